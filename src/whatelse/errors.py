@@ -1,0 +1,57 @@
+"""Every error that whatelse raises on purpose.
+
+WhatelseError
+├── InputError         a file or a field of it is not what was expected: names file, row, column, what to do
+├── ConditionError     a conditions or anchors file is wrong, or names something unknown
+├── CohortError        a cohort folder is damaged, or two cohorts do not belong together
+├── ModelError         numbers that are not a noisy-or model: names the condition or finding
+├── ModelFileError     a model file is damaged, of another version, or not a model file at all
+├── QueryError         a question the model cannot be asked (an index out of range, a tag both confirmed and rejected)
+└── NotFittedError     a Tagger was used before fit or load
+
+Messages say what was found, what is needed and what to do next. They may name files, rows, columns,
+conditions and findings; they never quote the content of a record.
+"""
+
+from __future__ import annotations
+
+
+class WhatelseError(Exception):
+    """The base of all of them: catch this to catch everything raised on purpose."""
+
+
+class InputError(WhatelseError):
+    """Input that cannot be read as it stands: where it is, what was expected, what to do."""
+
+    def __init__(
+        self, problem: str, *, file: object = None, row: int | None = None, column: str | None = None
+    ) -> None:
+        self.problem, self.file, self.row, self.column = problem, file, row, column
+        where = [str(file)] if file is not None else []
+        where += [f"row {row}"] if row is not None else []
+        where += [f"column {column!r}"] if column is not None else []
+        super().__init__(", ".join(where) + ": " + problem if where else problem)
+
+
+class ConditionError(WhatelseError, ValueError):
+    """A condition or anchor definition that cannot be used."""
+
+
+class CohortError(WhatelseError, ValueError):
+    """A cohort that is damaged or does not fit what it is used with."""
+
+
+class ModelError(WhatelseError, ValueError):
+    """Parameters that are not those of a noisy-or model."""
+
+
+class ModelFileError(WhatelseError):
+    """A model file that cannot be opened safely."""
+
+
+class QueryError(WhatelseError, ValueError):
+    """A question that the model cannot be asked."""
+
+
+class NotFittedError(WhatelseError, ValueError, AttributeError):
+    """An estimator used before it has learned anything."""

@@ -1,0 +1,115 @@
+"""NoisyOr: the parameters of the joint model, checked once and never changed.
+
+    P(Y_i = 1)      = pi_i
+    P(X_j = 0 | y)  = (1 - l_j) prod_i f_ij^{y_i}
+
+m conditions, n findings. Names live outside: everything here is an index.
+
+Two optional generalisations keep the same inference (both default to the plain noisy-or network):
+`weight` (n,) raises a finding's likelihood to a power in [0, 1], for findings that repeat one another
+more than the model can express; `coupling` (m, m) adds sum_{i<k} J_ik y_i y_k to the log prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whatelse.errors import ModelError
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyOr:
+    """The joint model.
+
+    prior  (m,)    pi, each strictly between 0 and 1
+    fail   (m, n)  f, in [0, 1]; 1 means no edge, 0 means the condition always turns the finding on
+    leak   (n,)    l, in [0, 1]
+    frozen (m+1, n) bool, optional: entries that learning must leave alone; row m is the leaks.
+                   Priors are never optimised.
+    weight (n,)    in [0, 1], optional (all ones)
+    coupling (m, m) symmetric, zero diagonal, optional (zeros): then `prior` is no longer the exact
+                   marginal of the conditions but their log odds when no other condition is on.
+
+    Arrays are copied, made read-only and kept as float64.
+    """
+
+    prior: Floats
+    fail: Floats
+    leak: Floats
+    frozen: Bools = field(default=None)  # type: ignore[assignment]
+    weight: Floats = field(default=None)  # type: ignore[assignment]
+    coupling: Floats = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        prior = _array("prior", self.prior, 1)
+        fail = _array("fail", self.fail, 2)
+        leak = _array("leak", self.leak, 1)
+        m, n = fail.shape
+        if prior.shape != (m,):
+            raise ModelError(f"prior has {prior.size} conditions but fail has {m} rows")
+        if leak.shape != (n,):
+            raise ModelError(f"leak has {leak.size} findings but fail has {n} columns")
+        _in_range("prior", prior, open_interval=True)
+        _in_range("fail", fail)
+        _in_range("leak", leak)
+
+        frozen = np.zeros((m + 1, n), bool) if self.frozen is None else np.array(self.frozen, bool)
+        if frozen.shape != (m + 1, n):
+            raise ModelError(
+                f"frozen has shape {frozen.shape}, needs {(m + 1, n)}: fail's rows and one of leaks"
+            )
+        weight = np.ones(n) if self.weight is None else _array("weight", self.weight, 1)
+        if weight.shape != (n,):
+            raise ModelError(f"weight has {weight.size} findings but fail has {n} columns")
+        _in_range("weight", weight)
+        coupling = np.zeros((m, m)) if self.coupling is None else _array("coupling", self.coupling, 2)
+        if coupling.shape != (m, m):
+            raise ModelError(f"coupling has shape {coupling.shape}, needs {(m, m)}")
+        if (
+            not np.isfinite(coupling).all()
+            or not np.array_equal(coupling, coupling.T)
+            or coupling.diagonal().any()
+        ):
+            raise ModelError("coupling must be finite and symmetric with a zero diagonal")
+
+        for name, value in dict(
+            prior=prior, fail=fail, leak=leak, frozen=frozen, weight=weight, coupling=coupling
+        ).items():
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @property
+    def m(self) -> int:
+        """Number of conditions."""
+        return self.fail.shape[0]
+
+    @property
+    def n(self) -> int:
+        """Number of findings."""
+        return self.fail.shape[1]
+
+
+def _array(name: str, value: ArrayLike, ndim: int) -> NDArray[Any]:
+    array = np.array(value, dtype=np.float64)
+    if array.ndim != ndim:
+        raise ModelError(f"{name} has {array.ndim} dimensions, needs {ndim}")
+    return array
+
+
+def _in_range(name: str, value: Floats, *, open_interval: bool = False) -> None:
+    """Raise with the first entry that is NaN or outside [0, 1] (or (0, 1))."""
+    inside = (value > 0) & (value < 1) if open_interval else (value >= 0) & (value <= 1)
+    if inside.all():
+        return
+    index = np.argwhere(~inside)[0]
+    axes = {"prior": ["condition"], "fail": ["condition", "finding"]}.get(name, ["finding"])
+    where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=True))
+    interval = "(0, 1)" if open_interval else "[0, 1]"
+    raise ModelError(f"{name} of {where} is {value[tuple(index)]}, must be in {interval}")
