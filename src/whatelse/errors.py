@@ -23,9 +23,7 @@ class WhatelseError(Exception):
 class InputError(WhatelseError):
     """Input that cannot be read as it stands: where it is, what was expected, what to do."""
 
-    def __init__(
-        self, problem: str, *, file: object = None, row: int | None = None, column: str | None = None
-    ) -> None:
+    def __init__(self, problem: str, *, file: object = None, row: int | None = None, column: str | None = None) -> None:
         self.problem, self.file, self.row, self.column = problem, file, row, column
         where = [str(file)] if file is not None else []
         where += [f"row {row}"] if row is not None else []

@@ -43,9 +43,9 @@ class NoisyOr:
     prior: Floats
     fail: Floats
     leak: Floats
-    frozen: Bools = field(default=None)  # type: ignore[assignment]
-    weight: Floats = field(default=None)  # type: ignore[assignment]
-    coupling: Floats = field(default=None)  # type: ignore[assignment]
+    frozen: Bools = field(default=None)  # type: ignore[arg-type]
+    weight: Floats = field(default=None)  # type: ignore[arg-type]
+    coupling: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         prior = _array("prior", self.prior, 1)
@@ -62,9 +62,7 @@ class NoisyOr:
 
         frozen = np.zeros((m + 1, n), bool) if self.frozen is None else np.array(self.frozen, bool)
         if frozen.shape != (m + 1, n):
-            raise ModelError(
-                f"frozen has shape {frozen.shape}, needs {(m + 1, n)}: fail's rows and one of leaks"
-            )
+            raise ModelError(f"frozen has shape {frozen.shape}, needs {(m + 1, n)}: fail's rows and one of leaks")
         weight = np.ones(n) if self.weight is None else _array("weight", self.weight, 1)
         if weight.shape != (n,):
             raise ModelError(f"weight has {weight.size} findings but fail has {n} columns")
@@ -72,11 +70,7 @@ class NoisyOr:
         coupling = np.zeros((m, m)) if self.coupling is None else _array("coupling", self.coupling, 2)
         if coupling.shape != (m, m):
             raise ModelError(f"coupling has shape {coupling.shape}, needs {(m, m)}")
-        if (
-            not np.isfinite(coupling).all()
-            or not np.array_equal(coupling, coupling.T)
-            or coupling.diagonal().any()
-        ):
+        if not np.isfinite(coupling).all() or not np.array_equal(coupling, coupling.T) or coupling.diagonal().any():
             raise ModelError("coupling must be finite and symmetric with a zero diagonal")
 
         for name, value in dict(
@@ -88,12 +82,12 @@ class NoisyOr:
     @property
     def m(self) -> int:
         """Number of conditions."""
-        return self.fail.shape[0]
+        return int(self.fail.shape[0])
 
     @property
     def n(self) -> int:
         """Number of findings."""
-        return self.fail.shape[1]
+        return int(self.fail.shape[1])
 
 
 def _array(name: str, value: ArrayLike, ndim: int) -> NDArray[Any]:
