@@ -1,0 +1,23 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20160823)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The public data sets: beside the checkout, or where WHATELSE_DATA says."""
+    folder = Path(os.environ.get("WHATELSE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("the public data sets are not here: set WHATELSE_DATA to their folder")
+    return folder
