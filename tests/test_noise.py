@@ -1,0 +1,125 @@
+"""NoiseRates: Bayes' rule both ways, counts, small samples, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from whatelse.errors import ModelError
+from whatelse.noise import RATES, NoiseRates
+
+PRIOR, SENS, FALSE = np.array([0.1, 0.02]), np.array([0.6, 0.3]), np.array([0.01, 0.0])
+
+
+def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    Y = rng.random((n, 2)) < PRIOR
+    return rng.random((n, 2)) < np.where(Y, SENS, FALSE), Y
+
+
+def test_bayes_rule_holds_cell_by_cell() -> None:
+    rates = NoiseRates(PRIOR, SENS, FALSE, ("a", "b"))
+    both = PRIOR * SENS
+    np.testing.assert_allclose(rates.anchor_rate, both + (1 - PRIOR) * FALSE)
+    np.testing.assert_allclose(rates.ppv * rates.anchor_rate, both)
+    np.testing.assert_allclose(rates.fn * (1 - rates.anchor_rate), PRIOR - both)
+    np.testing.assert_allclose((1 - rates.leak) * rates.fail, 1 - SENS)
+
+
+def test_whichever_way_they_are_given_it_is_one_object() -> None:
+    first = NoiseRates.from_given(["a", "b"], prior=PRIOR, sensitivity=SENS, false_positive=FALSE)
+    second = NoiseRates.from_given(["a", "b"], anchor_rate=first.anchor_rate, ppv=first.ppv, fn=first.fn)
+    third = NoiseRates.from_given(["a", "b"], anchor_rate=first.anchor_rate, sensitivity=SENS, false_positive=FALSE)
+    for name in RATES:
+        np.testing.assert_allclose(getattr(second, name), getattr(first, name), atol=1e-12)
+        np.testing.assert_allclose(getattr(third, name), getattr(first, name), atol=1e-12)
+
+
+def test_counting_labels_finds_the_rates(rng: np.random.Generator) -> None:
+    A, Y = draw(rng, 200_000)
+    rates = NoiseRates.from_labels(csr_matrix(A), Y, ["a", "b"])
+    np.testing.assert_allclose(rates.prior, PRIOR, atol=0.003)
+    np.testing.assert_allclose(rates.sensitivity, SENS, atol=0.03)
+    np.testing.assert_allclose(rates.false_positive, FALSE, atol=0.001)
+    np.testing.assert_allclose(rates.anchor_rate, A.mean(0), atol=1e-4)
+    for name in RATES:
+        limits, value = rates.intervals[name], getattr(rates, name)
+        assert (limits[:, 0] <= value).all() and (value <= limits[:, 1]).all()
+
+
+def test_no_rate_is_zero_or_one_however_few_the_visits() -> None:
+    rates = NoiseRates.from_labels(np.array([[True, False]]), np.array([[True, False]]))
+    for name in RATES:
+        assert ((getattr(rates, name) > 0) & (getattr(rates, name) < 1)).all()
+
+
+def test_a_sample_rich_in_anchored_visits_is_not_biased(rng: np.random.Generator) -> None:
+    A, Y = draw(rng, 100_000)
+    anchored = A.any(1)
+    rows = np.concatenate([np.flatnonzero(anchored)[:2000], np.flatnonzero(~anchored)[:4000]])
+    rates = NoiseRates.from_sample(A[:, :1], Y[rows, :1], rows)
+    counted = NoiseRates.from_labels(A[rows, :1], Y[rows, :1])
+    assert abs(rates.prior[0] - PRIOR[0]) < 0.01 < abs(counted.prior[0] - PRIOR[0])
+    assert abs(rates.sensitivity[0] - SENS[0]) < 0.06
+
+
+def test_intervals_of_a_small_sample_hold_the_truth_about_as_often_as_they_say() -> None:
+    held = {name: 0 for name in RATES[:3]}
+    trials = 200
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        A, Y = draw(rng, 5000)
+        rows = rng.choice(5000, 400, replace=False)
+        limits = NoiseRates.from_sample(A[:, :1], Y[rows, :1], rows, draws=800).intervals
+        for name, truth in zip(held, (PRIOR[0], SENS[0], FALSE[0]), strict=True):
+            held[name] += limits[name][0, 0] <= truth <= limits[name][0, 1]
+    assert all(0.90 <= count / trials <= 0.995 for count in held.values()), held
+
+
+def test_json_round_trip_and_rates_written_by_hand(rng: np.random.Generator) -> None:
+    rates = NoiseRates.from_labels(*draw(rng, 500), conditions=["a", "b"])
+    again = NoiseRates.from_json(json.loads(json.dumps(rates.to_json())))
+    assert again.conditions == rates.conditions
+    for name in RATES:
+        np.testing.assert_allclose(getattr(again, name), getattr(rates, name), rtol=1e-12)
+        np.testing.assert_allclose(again.intervals[name], rates.intervals[name])
+    hand = NoiseRates.from_json({"uti": {"ppv": 0.8, "fn": 0.01, "anchor_rate": 0.05}})
+    assert hand.ppv[0] == pytest.approx(0.8) and hand.prior[0] == pytest.approx(0.8 * 0.05 + 0.01 * 0.95)
+
+
+def test_an_anchor_that_says_nothing_is_named() -> None:
+    rates = NoiseRates.from_given(["a", "b"], prior=[0.1, 0.1], sensitivity=[0.2, 0.5], false_positive=[0.3, 0.1])
+    assert rates.uninformative == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (dict(prior=[0.0], sensitivity=[0.5], false_positive=[0.1]), "prior of 'uti' is 0"),
+        (dict(prior=[0.1], sensitivity=[1.5], false_positive=[0.1]), "sensitivity of 'uti' is 1.5"),
+        (dict(prior=[0.1], sensitivity=[float("nan")], false_positive=[0.1]), "sensitivity of 'uti'"),
+        (dict(anchor_rate=[0.7], sensitivity=[0.6], false_positive=[0.1]), "'uti' fires in 0.7 of visits"),
+        (dict(prior=[0.1], ppv=[0.9]), r"give \(prior, sensitivity, false_positive\)"),
+        (dict(prior=[0.1, 0.2], sensitivity=[0.5], false_positive=[0.1]), "different shapes"),
+    ],
+)
+def test_rates_that_cannot_be_are_refused_by_name(given: dict[str, list[float]], says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        NoiseRates.from_given(["uti"], **given)
+
+
+@pytest.mark.parametrize("value", [[], {}, {"uti": 3}, {"uti": {"prior": "x"}}, {"uti": {"prior": 0.1}}])
+def test_json_that_is_not_noise_rates_is_refused(value: object) -> None:
+    with pytest.raises(ModelError):
+        NoiseRates.from_json(value)
+
+
+def test_samples_that_do_not_fit_are_refused() -> None:
+    A = np.zeros((4, 1), bool)
+    for rows, Y in (([0, 9], [[1], [0]]), ([0, 0], [[1], [0]]), ([0], [[1], [0]]), ([], np.zeros((0, 1)))):
+        with pytest.raises(ModelError):
+            NoiseRates.from_sample(A, np.array(Y), np.array(rows, dtype=int))
+    with pytest.raises(ModelError, match="shape"):
+        NoiseRates.from_labels(A, np.zeros((3, 1)))
