@@ -1,0 +1,134 @@
+"""Negation rules: phrases and what they do, read from a YAML file.
+
+A rules file has these lists of phrases (any may be left out), and nothing else but `about` and `reach`:
+
+    before      negates the words that follow, up to a stop            no, denies, without, no evidence of
+    next_word   negates one word, the one that follows                 "-", non
+    after       negates the words that stand before, back to a stop    ruled out, is absent
+    answer      as `after`, where it follows ":" and ends a phrase     no   ("fever: no, cough: yes")
+    pseudo      looks like one of the above and does nothing           no change, gram negative
+    stop        ends what is being negated, in both directions         but, ".", "newline"
+    open        ends what `after` reaches back to, and nothing else    ",", with
+
+`reach` is the largest number of words a `before` or `after` phrase can negate (left out: no limit).
+A phrase is cut into words as a note is; where several match at one place the longest counts. A phrase may be
+in `stop` and in one other list at once, as the paper's "-" is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from whatelse.errors import InputError
+from whatelse.text.pieces import pieces, read
+
+BEFORE, NEXT_WORD, AFTER, ANSWER, PSEUDO, STOP, OPEN = (1 << i for i in range(7))
+KINDS = {
+    "before": BEFORE,
+    "next_word": NEXT_WORD,
+    "after": AFTER,
+    "answer": ANSWER,
+    "pseudo": PSEUDO,
+    "stop": STOP,
+    "open": OPEN,
+}
+SHIPPED = ("default", "paper")
+
+Phrases = list[tuple[list[str], int]]  # the words after the first, and the kinds; longest first
+Reading = tuple[str, bool, int, int, int, Phrases | None]  # what `Rules.memo` knows of a piece
+
+_MEMO_PIECES, _MEMO_LENGTH = 1 << 17, 32  # about 40 MB at most
+
+
+class _Memo(dict[str, Reading]):
+    """Piece -> what it is under these rules. Filled as pieces are met; emptied when it has grown too large."""
+
+    __slots__ = ("phrases",)
+
+    def __init__(self, phrases: Mapping[str, Phrases]) -> None:
+        self.phrases = phrases
+
+    def __missing__(self, piece: str) -> Reading:
+        text, is_word, offset, length = read(piece)
+        reading = (text, is_word, offset, length, len(piece), self.phrases.get(text))
+        if len(piece) <= _MEMO_LENGTH:
+            if len(self) >= _MEMO_PIECES:
+                self.clear()
+            self[piece] = reading
+        return reading
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules ready for use. `phrases` holds, by first word, the phrases that start with it."""
+
+    phrases: Mapping[str, Phrases]
+    reach: int | None = None
+    memo: dict[str, Reading] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "memo", _Memo(self.phrases))
+
+
+def load_rules(rules: str | Path | Rules = "default") -> Rules:
+    """`default`, `paper`, a path to a rules file, or rules that are loaded already."""
+    if isinstance(rules, Rules):
+        return rules
+    return _load_shipped(rules) if rules in SHIPPED else _load_file(Path(rules))
+
+
+@lru_cache(maxsize=len(SHIPPED))
+def _load_shipped(name: str) -> Rules:
+    return _parse((files("whatelse.text") / f"{name}.yaml").read_text("utf-8"), f"{name}.yaml")
+
+
+def _load_file(path: Path) -> Rules:
+    try:
+        return _parse(path.read_text("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as problem:
+        shipped = " or ".join(map(repr, SHIPPED))
+        raise InputError(f"cannot be read as negation rules; give {shipped} or a YAML file", file=path) from problem
+
+
+def _parse(content: str, file: str) -> Rules:
+    try:
+        table: Any = yaml.safe_load(content)
+    except yaml.YAMLError as problem:
+        raise InputError("is not YAML; see docs/text.md for what a rules file holds", file=file) from problem
+    if not isinstance(table, dict) or not set(table) <= {*KINDS, "about", "reach"}:
+        allowed = ", ".join(["about", "reach", *KINDS])
+        raise InputError(f"a rules file is a mapping with keys among {allowed}", file=file)
+    reach = table.get("reach")
+    if reach is not None and (not isinstance(reach, int) or isinstance(reach, bool) or reach < 1):
+        raise InputError("'reach' must be a whole number of words, at least 1", file=file)
+    kinds: dict[tuple[str, ...], int] = {}
+    for name, kind in KINDS.items():
+        for phrase in _strings(table.get(name) or [], name, file):
+            words = tuple(read(p)[0] for p in pieces("\n" if phrase == "newline" else phrase))
+            if kinds.get(words, STOP) & ~STOP and kind != STOP:
+                raise InputError(f"{phrase!r} is in two lists; only 'stop' may repeat a phrase", file=file)
+            kinds[words] = kinds.get(words, 0) | kind
+    phrases: dict[str, Phrases] = {}
+    for words in sorted(kinds, key=len, reverse=True):
+        phrases.setdefault(words[0], []).append((list(words[1:]), kinds[words]))
+    return Rules(phrases, reach)
+
+
+def _strings(value: Any, name: str, file: str) -> list[str]:
+    """The phrases of one list, which may be written as a list of lists to group them."""
+    grouped = isinstance(value, list) and any(isinstance(v, list) for v in value)
+    items = list(chain.from_iterable(v if isinstance(v, list) else [v] for v in value)) if grouped else value
+    if not isinstance(items, list) or not all(isinstance(v, str) and v.strip() for v in items):
+        raise InputError(
+            f"'{name}' must be a list of phrases; quote the ones YAML reads otherwise, such as \"no\" and \"-\"",
+            file=file,
+        )
+    return items
