@@ -1,0 +1,40 @@
+"""Report: what a reader left out and what it noticed, while it reads.
+
+Every source calls `leave_out` for a row it cannot use. With on_error="raise" that is the end; with
+"skip" the row is counted by kind and reading goes on. What concerns a whole file (damaged, a needed
+column missing) is always raised: nobody could say how many rows were lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Literal, get_args
+
+from whatelse.errors import InputError
+
+OnError = Literal["raise", "skip"]
+_log = logging.getLogger("whatelse")
+
+
+class Report:
+    """`left_out` counts rows by kind of problem; `notes` says what the files did not have."""
+
+    def __init__(self, on_error: OnError = "raise") -> None:
+        if on_error not in get_args(OnError):
+            raise InputError("on_error must be 'raise' or 'skip'")
+        self.on_error: OnError = on_error
+        self.left_out: Counter[str] = Counter()
+        self.notes: list[str] = []
+
+    def leave_out(self, kind: str, error: InputError) -> None:
+        """Raise `error`, or count the row under `kind`. Kinds never hold record content."""
+        if self.on_error == "raise":
+            raise error
+        self.left_out[kind] += 1
+
+    def note(self, text: str) -> None:
+        """Say once what is missing but not needed."""
+        if text not in self.notes:
+            self.notes.append(text)
+            _log.warning(text)
