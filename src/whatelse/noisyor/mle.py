@@ -1,0 +1,324 @@
+"""Maximum likelihood of fail and leak when the conditions are observed.
+
+Visits with the same conditions are interchangeable, so the data are a table: G distinct condition vectors
+("states"), N_g visits of state g, and C_gj of them with finding j. With theta_ij = -log f_ij >= 0 and
+theta_0j = -log(1 - l_j) >= 0, and z_gj = theta_0j + sum_i y_gi theta_ij, a finding's log likelihood is
+
+    sum_g C_gj log(e^{z_gj} - 1)  -  sum_g N_g z_gj
+
+which is concave in theta and separate for every finding. It is maximised by Newton steps, projected onto
+theta >= 0 and damped as by Levenberg and Marquardt: where few states show a finding the Hessian is singular.
+The first sum has only the states that show the finding, and the gradient of the second is one vector shared
+by all findings, so the cost is that of the non-zero C, whatever the number of visits. Counts may be fractional:
+an M-step is the same call.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit, prange
+from numpy.typing import ArrayLike, NDArray
+
+from whatelse.errors import ModelError
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
+
+LEAK_FLOOR = 1e-7
+"""No finding gets a leak below this: a finding that the model calls impossible would make every state impossible."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateCounts:
+    """Visits counted by their conditions. A sum over visits: counts of parts merge into those of the whole.
+
+    states  (G, m) bool, distinct, sorted
+    visits  (G,)   N_g, the (possibly fractional) number of visits in that state
+    present (G, n) C_gj, the number of them with the finding
+    """
+
+    states: Bools
+    visits: Floats
+    present: Floats
+
+    @classmethod
+    def of(cls, X: sp.csr_matrix, Y: ArrayLike) -> StateCounts:
+        """Count visits with findings X (N, n) sparse 0/1 and conditions Y (N, m). O(nnz(X) + N m)."""
+        labels = np.ascontiguousarray(Y, bool)
+        if labels.ndim != 2 or labels.shape[0] != X.shape[0]:
+            raise ModelError(f"conditions have shape {labels.shape}, findings {X.shape}: both need one row per visit")
+        states, group = _distinct(labels)
+        visits = np.bincount(group, minlength=len(states)).astype(float)
+        member = sp.csr_matrix((np.ones(len(group)), (group, np.arange(len(group)))), shape=(len(states), len(group)))
+        return cls(states, visits, (member @ X.astype(float)).toarray())
+
+    def merge(self, other: StateCounts) -> StateCounts:
+        """The counts of both sets of visits together."""
+        if self.states.shape[1] != other.states.shape[1] or self.present.shape[1] != other.present.shape[1]:
+            raise ModelError("counts of different conditions or findings cannot be merged")
+        states, group = _distinct(np.vstack([self.states, other.states]))
+        visits, present = np.zeros(len(states)), np.zeros((len(states), self.present.shape[1]))
+        np.add.at(visits, group, np.concatenate([self.visits, other.visits]))
+        np.add.at(present, group, np.vstack([self.present, other.present]))
+        return StateCounts(states, visits, present)
+
+    def smoothed(self, strength: float) -> StateCounts:
+        """Add pseudo-visits that say "no edges": `strength` with nothing on, and as many with each condition alone.
+
+        All show finding j at its overall rate (C_j + 1/2) / (N + 1), so rare conditions are pulled toward
+        f = 1 and no leak is 0. It is the MAP estimate under the conjugate prior of that form.
+        """
+        if not strength:
+            return self
+        m = self.states.shape[1]
+        rate = (self.present.sum(0) + 0.5) / (self.visits.sum() + 1)
+        states = np.vstack([np.zeros((1, m), bool), np.eye(m, dtype=bool)])
+        pseudo = StateCounts(states, np.full(m + 1, float(strength)), np.tile(strength * rate, (m + 1, 1)))
+        return self.merge(pseudo)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The maximum: theta (m+1, n), row m the leaks', and how well it is reached.
+
+    `residual` (n,) is the largest violation of the optimality conditions,
+    max_i |theta_i - max(theta_i - g_i / M_i, floor_i)|: g the gradient, M_i the visits with condition i.
+    """
+
+    theta: Floats
+    residual: Floats
+    iterations: NDArray[np.int64]
+    converged: Bools
+
+
+def fit_states(
+    counts: StateCounts,
+    *,
+    start: Floats | None = None,
+    frozen: Bools | None = None,
+    l1: float = 0.0,
+    leak_floor: float = LEAK_FLOOR,
+    tol: float = 1e-6,
+    max_iter: int = 200,
+) -> Fit:
+    """Maximise sum_g C log(e^z - 1) - N z - l1 sum_i theta_i for all findings at once.
+
+    start  (m+1, n)  theta to start from (row m the leaks'); a good one, as in EM, saves iterations
+    frozen (m+1, n)  entries to leave as they are in `start`
+    l1               what an edge pays per theta_ij: l1 visits with condition i on and finding j off weigh the same
+
+    Each iteration of a finding costs O(nnz(C_j) k^2 + m^3), k the conditions on in a state.
+    """
+    g, m = counts.states.shape
+    n = counts.present.shape[1]
+    if counts.visits.shape != (g,) or counts.present.shape[0] != g:
+        raise ModelError(f"{g} states, but visits {counts.visits.shape} and present {counts.present.shape}")
+    floor = -np.log1p(-leak_floor)
+    on = sp.csr_matrix(np.hstack([counts.states, np.ones((g, 1), bool)]))  # the leak is a condition always on
+    mass = counts.visits @ on + np.append(np.full(m, l1), 0.0)
+    if frozen is None:
+        frozen = np.zeros((m + 1, n), bool)
+    elif start is None:
+        raise ModelError("frozen entries need a start that holds their values")
+    if start is None:
+        rate = np.clip(counts.present.sum(0) / max(counts.visits.sum(), 1e-300), 1e-9, 1 - 1e-9)
+        start = np.vstack([np.full((m, n), 0.01), -np.log1p(-rate)])
+    theta = np.ascontiguousarray(start.T)
+    residual, iterations = np.empty(n), np.empty(n, np.int64)
+    _newton(
+        on.indptr.astype(np.int64), on.indices.astype(np.int64), mass, np.ascontiguousarray(counts.present.T),
+        np.ascontiguousarray(frozen.T), floor, tol, max_iter, theta, residual, iterations,
+    )  # fmt: skip
+    converged = residual <= tol
+    if not converged.all():
+        warnings.warn(
+            f"{(~converged).sum()} of {n} findings did not reach tolerance {tol:g} in {max_iter} iterations "
+            f"(worst residual {residual.max():.2g}); raise max_iter or add smoothing",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return Fit(np.ascontiguousarray(theta.T), residual, iterations, converged)
+
+
+def mle_model(
+    X: sp.csr_matrix,
+    Y: ArrayLike,
+    *,
+    prior: ArrayLike | None = None,
+    smoothing: float = 1.0,
+    l1: float = 0.0,
+    leak_floor: float = LEAK_FLOOR,
+) -> NoisyOr:
+    """The noisy-or of largest likelihood given findings X (N, n) and conditions Y (N, m).
+
+    `prior` (m,) where it is known from elsewhere; otherwise (N_i + 1/2) / (N + 1).
+    `smoothing` is the strength of `StateCounts.smoothed`; 0 is plain maximum likelihood, with the leak floor only.
+    """
+    counts = StateCounts.of(X, Y)
+    if prior is None:
+        prior = (counts.visits @ counts.states + 0.5) / (counts.visits.sum() + 1)
+    fit = fit_states(counts.smoothed(smoothing), l1=l1, leak_floor=leak_floor)
+    return NoisyOr(np.asarray(prior, float), np.exp(-fit.theta[:-1]), -np.expm1(-fit.theta[-1]))
+
+
+def edit_anchors(
+    model: NoisyOr, anchor_columns: ArrayLike, sensitivity: ArrayLike, false_positive: ArrayLike
+) -> NoisyOr:
+    """Set each anchor's parameters from its noise rates, with its own condition as only parent, and freeze them.
+
+    1 - l = P(A=0|Y=0) and (1 - l) f = P(A=0|Y=1), so f = (1 - sensitivity) / (1 - false positive rate).
+    """
+    columns = np.asarray(anchor_columns, np.int64)
+    sensitivity, false_positive = np.asarray(sensitivity, float), np.asarray(false_positive, float)
+    backwards = np.flatnonzero(sensitivity < false_positive)
+    if len(backwards):
+        i = backwards[0]
+        raise ModelError(
+            f"the anchor of condition {i} fires more often without it ({false_positive[i]:.3g}) than with it "
+            f"({sensitivity[i]:.3g}): it cannot stand in for the condition; choose another anchor"
+        )
+    fail, leak, frozen = model.fail.copy(), model.leak.copy(), model.frozen.copy()
+    fail[:, columns] = 1.0
+    fail[np.arange(model.m), columns] = (1 - sensitivity) / np.maximum(1 - false_positive, 1e-300)
+    leak[columns] = false_positive
+    frozen[:, columns] = True
+    return replace(model, fail=fail, leak=leak, frozen=frozen)
+
+
+def _distinct(rows: Bools) -> tuple[Bools, NDArray[np.int64]]:
+    """Distinct rows, sorted, and which of them each row is: rows as bytes, so any number of conditions is fast."""
+    packed = np.packbits(rows, axis=1)
+    _, first, group = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    return rows[first], group.ravel()
+
+
+@njit(cache=True, parallel=True)
+def _newton(indptr, indices, mass, present, frozen, leak_floor, tol, max_iter, theta, residual, iterations):  # type: ignore[no-untyped-def]
+    """Projected, damped Newton for every finding, in place; theta and frozen come as (n, m+1), present as (n, G).
+
+    State g has conditions indices[indptr[g]:indptr[g+1]] on, the last of them the leak. The gradient is
+    mass_i - sum_g C_g y_gi / p_g and the Hessian sum_g C_g y_gi y_gk (1 - p_g) / p_g^2, with p = 1 - e^{-z}.
+    """
+    n, d = theta.shape
+    for j in prange(n):
+        x = theta[j]
+        groups = np.flatnonzero(present[j] > 0.0)
+        floor = np.zeros(d)
+        floor[d - 1] = leak_floor
+        fixed = np.ones(d, np.bool_)
+        for g in groups:
+            for t in range(indptr[g], indptr[g + 1]):
+                fixed[indices[t]] = False
+        for i in range(d):
+            if frozen[j, i]:
+                fixed[i] = True
+                floor[i] = min(floor[i], x[i])
+            elif fixed[i]:
+                x[i] = floor[i]  # never seen with the finding: the likelihood only falls with theta_i
+            else:
+                x[i] = max(x[i], floor[i])
+        gradient, trial = np.empty(d), np.empty(d)
+        hessian, packed = np.empty((d, d)), np.empty(d, np.int64)
+        value = _objective(indptr, indices, mass, present[j], groups, x)
+        if not np.isfinite(value):  # a start that calls something seen impossible
+            for i in range(d):
+                if not fixed[i]:
+                    x[i] = max(x[i], 1e-3)
+            value = _objective(indptr, indices, mass, present[j], groups, x)
+        iteration, damping = 0, 1e-6
+        while True:
+            _derivatives(indptr, indices, mass, present[j], groups, x, gradient, hessian)
+            worst = 0.0
+            for i in range(d):
+                if not fixed[i]:
+                    worst = max(worst, abs(x[i] - max(x[i] - gradient[i] / mass[i], floor[i])))
+            if worst <= tol or iteration == max_iter or not np.isfinite(value):
+                break
+            iteration += 1
+            free = 0
+            for i in range(d):  # entries at their floor that want to go lower stay there
+                trial[i] = x[i]
+                if not fixed[i] and (gradient[i] < 0 or x[i] > floor[i]):
+                    packed[free] = i
+                    free += 1
+            new = np.inf
+            while damping < 1e20:
+                step = _solve(hessian, mass, gradient, packed, free, damping)
+                promised = 0.0
+                for a in range(free):
+                    i = packed[a]
+                    trial[i] = max(x[i] - step[a], floor[i])
+                    promised += gradient[i] * (x[i] - trial[i])
+                new = _objective(indptr, indices, mass, present[j], groups, trial)
+                # the last term is the rounding of the objective: near the maximum a Newton step is better than none
+                if value - new >= 1e-4 * max(promised, 0.0) - 1e-13 * abs(value):
+                    break
+                damping *= 10.0
+            x[:] = trial
+            value = new
+            damping = max(damping * 0.1, 1e-9)
+        residual[j] = worst if np.isfinite(value) else np.inf
+        iterations[j] = iteration
+
+
+@njit(cache=True)
+def _objective(indptr, indices, mass, present, groups, x):  # type: ignore[no-untyped-def]
+    """mass . theta - sum_g C_g log(e^z - 1); infinite where something seen is impossible."""
+    total = 0.0
+    for i in range(len(x)):
+        total += mass[i] * x[i]
+    for g in groups:
+        z = 0.0
+        for t in range(indptr[g], indptr[g + 1]):
+            z += x[indices[t]]
+        if z <= 0.0:
+            return np.inf
+        total -= present[g] * (z + np.log(-np.expm1(-z)))
+    return total
+
+
+@njit(cache=True)
+def _derivatives(indptr, indices, mass, present, groups, x, gradient, hessian):  # type: ignore[no-untyped-def]
+    gradient[:] = mass
+    hessian[:] = 0.0
+    for g in groups:
+        z = 0.0
+        for t in range(indptr[g], indptr[g + 1]):
+            z += x[indices[t]]
+        p = -np.expm1(-z)
+        expected = present[g] / p
+        curvature = expected * (1.0 - p) / p
+        for t in range(indptr[g], indptr[g + 1]):
+            i = indices[t]
+            gradient[i] -= expected
+            for u in range(indptr[g], t + 1):
+                hessian[i, indices[u]] += curvature  # lower triangle: indices rise within a state
+
+
+@njit(cache=True)
+def _solve(hessian, mass, gradient, packed, free, damping):  # type: ignore[no-untyped-def]
+    """(H + damping (diag H + mass))^{-1} g on the rows packed[:free], by Cholesky of the lower triangle."""
+    factor, step = np.empty((free, free)), np.empty(free)
+    for a in range(free):
+        for b in range(a + 1):
+            value = hessian[packed[a], packed[b]]
+            for c in range(b):
+                value -= factor[a, c] * factor[b, c]
+            if a == b:
+                i = packed[a]
+                factor[a, a] = np.sqrt(max(value, 0.0) + damping * (hessian[i, i] + mass[i]))
+            else:
+                factor[a, b] = value / factor[b, b]
+    for a in range(free):
+        value = gradient[packed[a]]
+        for c in range(a):
+            value -= factor[a, c] * step[c]
+        step[a] = value / factor[a, a]
+    for a in range(free - 1, -1, -1):
+        value = step[a]
+        for c in range(a + 1, free):
+            value -= factor[c, a] * step[c]
+        step[a] = value / factor[a, a]
+    return step

@@ -1,0 +1,170 @@
+"""Maximum likelihood with observed conditions, against SciPy and against what must hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+from whatelse.errors import ModelError
+from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states, mle_model
+from whatelse.noisyor.params import NoisyOr
+
+
+def draw(rng: np.random.Generator, visits: int, m: int = 4, n: int = 9) -> tuple[sp.csr_matrix, np.ndarray, NoisyOr]:
+    model = NoisyOr(rng.uniform(0.1, 0.4, m), rng.uniform(0.2, 1, (m, n)), rng.uniform(0.02, 0.2, n))
+    Y = rng.random((visits, m)) < model.prior
+    off = (1 - model.leak) * np.exp(Y @ np.log(model.fail))
+    return sp.csr_matrix((rng.random((visits, n)) > off).astype(np.uint8)), Y, model
+
+
+def negative_log_likelihood(theta: np.ndarray, counts: StateCounts, j: int) -> float:
+    """The slow, obvious version: a loop over states."""
+    total = 0.0
+    for y, visits, present in zip(counts.states, counts.visits, counts.present[:, j], strict=True):
+        z = theta[-1] + y @ theta[:-1]
+        total += (visits - present) * z - (present * np.log(-np.expm1(-z)) if present else 0.0)
+    return total
+
+
+def test_counts_are_those_of_a_loop() -> None:
+    X, Y, _ = draw(np.random.default_rng(0), 200)
+    counts = StateCounts.of(X, Y)
+    dense = X.toarray()
+    assert counts.visits.sum() == 200
+    for y, visits, present in zip(counts.states, counts.visits, counts.present, strict=True):
+        same = (y == Y).all(1)
+        assert visits == same.sum()
+        np.testing.assert_array_equal(present, dense[same].sum(0))
+
+
+@pytest.mark.parametrize("m", [3, 70])
+def test_parts_merge_into_the_whole(m: int) -> None:
+    X, Y, _ = draw(np.random.default_rng(1), 300, m=m)
+    whole = StateCounts.of(X, Y)
+    merged = StateCounts.of(X[:100], Y[:100]).merge(StateCounts.of(X[100:], Y[100:]))
+    np.testing.assert_array_equal(whole.states, merged.states)
+    np.testing.assert_array_equal(whole.visits, merged.visits)
+    np.testing.assert_array_equal(whole.present, merged.present)
+
+
+@pytest.mark.parametrize(("visits", "l1"), [(40, 0.0), (400, 0.0), (400, 3.0)])
+def test_maximum_is_that_of_a_general_optimiser(visits: int, l1: float) -> None:
+    X, Y, _ = draw(np.random.default_rng(visits), visits)
+    counts = StateCounts.of(X, Y)
+    fit = fit_states(counts, l1=l1, tol=1e-9)
+    assert fit.converged.all()
+    for j in range(X.shape[1]):
+
+        def loss(theta: np.ndarray, j: int = j) -> float:
+            return negative_log_likelihood(theta, counts, j) + l1 * theta[:-1].sum()
+
+        bounds = [(0, 40)] * 4 + [(1e-7, 40)]
+        slow = minimize(loss, np.full(5, 0.1), method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14, "gtol": 1e-8})
+        assert loss(fit.theta[:, j]) <= slow.fun + 1e-6
+        np.testing.assert_allclose(loss(fit.theta[:, j]), slow.fun, rtol=1e-6)
+
+
+def test_optimality_conditions_hold() -> None:
+    """Zero gradient inside, non-negative gradient on the boundary: sum_g y_gi (N_g - C_g / p_g)."""
+    X, Y, _ = draw(np.random.default_rng(3), 500, m=6, n=30)
+    counts = StateCounts.of(X, Y)
+    fit = fit_states(counts, tol=1e-9)
+    on = np.hstack([counts.states, np.ones((len(counts.states), 1))])
+    p = -np.expm1(-(on @ fit.theta))
+    gradient = on.T @ (counts.visits[:, None] - counts.present / p)
+    inside = fit.theta > np.array([0] * 6 + [1e-6])[:, None]
+    np.testing.assert_allclose(gradient[inside], 0, atol=1e-5)
+    assert (gradient[~inside] > -1e-5).all()
+    assert (~inside).any()
+
+
+def test_parameters_are_recovered() -> None:
+    X, Y, truth = draw(np.random.default_rng(4), 200_000)
+    model = mle_model(X, Y)
+    np.testing.assert_allclose(model.fail, truth.fail, atol=0.02)
+    np.testing.assert_allclose(model.leak, truth.leak, atol=0.01)
+    np.testing.assert_allclose(model.prior, truth.prior, atol=0.005)
+
+
+def test_repeating_every_visit_changes_nothing() -> None:
+    X, Y, _ = draw(np.random.default_rng(5), 300)
+    counts = StateCounts.of(X, Y)
+    half = StateCounts(counts.states, counts.visits / 2, counts.present / 2)
+    np.testing.assert_allclose(np.exp(-fit_states(counts).theta), np.exp(-fit_states(half).theta), atol=1e-5)
+
+
+def test_frozen_entries_stay_and_the_rest_is_optimal_given_them() -> None:
+    X, Y, _ = draw(np.random.default_rng(6), 300)
+    counts = StateCounts.of(X, Y)
+    start = np.full((5, 9), 0.3)
+    frozen = np.zeros((5, 9), bool)
+    frozen[1], frozen[4, :4] = True, True
+    fit = fit_states(counts, start=start, frozen=frozen)
+    assert (fit.theta[frozen] == 0.3).all()
+    assert fit.converged.all()
+    free = fit_states(counts)
+    for j in range(9):
+        best, bound = (negative_log_likelihood(f.theta[:, j], counts, j) for f in (fit, free))
+        assert bound <= best <= negative_log_likelihood(start[:, j], counts, j)
+
+
+def test_a_better_start_needs_fewer_iterations_and_gives_the_same() -> None:
+    X, Y, _ = draw(np.random.default_rng(7), 400)
+    counts = StateCounts.of(X, Y)
+    cold = fit_states(counts)
+    warm = fit_states(counts, start=cold.theta)
+    assert warm.iterations.sum() == 0
+    np.testing.assert_array_equal(warm.theta, cold.theta)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+def test_findings_never_seen_and_always_seen_stay_possible(smoothing: float) -> None:
+    X, Y, _ = draw(np.random.default_rng(8), 100)
+    dense = X.toarray()
+    dense[:, 0], dense[:, 1], dense[:, 2] = 0, 1, Y[:, 0]
+    model = mle_model(sp.csr_matrix(dense), Y, smoothing=smoothing)
+    assert (model.leak > 0).all()
+    assert model.leak[0] < 0.02 and (model.fail[:, 0] > 0.98).all()
+    assert model.leak[1] > 0.9
+    assert model.fail[0, 2] < 0.1 < 0.9 < model.fail[1:, 2].min()
+
+
+def test_smoothing_pulls_rare_conditions_toward_no_edge() -> None:
+    X = sp.csr_matrix(np.array([[1], [0], [0], [0]], np.uint8))
+    Y = np.array([[1], [0], [0], [0]], bool)
+    fails = [mle_model(X, Y, smoothing=s).fail[0, 0] for s in (0, 0.1, 1, 10)]
+    assert fails[0] < 1e-5 and sorted(fails) == fails and fails[-1] > 0.7
+
+
+def test_iterations_running_out_is_said() -> None:
+    X, Y, _ = draw(np.random.default_rng(9), 200)
+    with pytest.warns(RuntimeWarning, match="did not reach tolerance"):
+        assert not fit_states(StateCounts.of(X, Y), max_iter=1).converged.all()
+
+
+def test_edited_anchors_have_their_noise_rates_and_one_parent() -> None:
+    rng = np.random.default_rng(10)
+    model = NoisyOr(rng.uniform(0.1, 0.3, 3), rng.uniform(0.2, 1, (3, 7)), rng.uniform(0, 0.2, 7))
+    sensitivity, false_positive, columns = np.array([0.8, 0.5, 1.0]), np.array([0.1, 0.0, 0.2]), np.array([6, 0, 2])
+    edited = edit_anchors(model, columns, sensitivity, false_positive)
+    for i, column in enumerate(columns):
+        on = 1 - (1 - edited.leak[column]) * edited.fail[:, column]
+        np.testing.assert_allclose(on, np.where(np.arange(3) == i, sensitivity[i], false_positive[i]))
+        assert edited.frozen[:, column].all()
+    rest = np.setdiff1d(np.arange(7), columns)
+    np.testing.assert_array_equal(edited.fail[:, rest], model.fail[:, rest])
+    assert not edited.frozen[:, rest].any()
+
+
+def test_what_is_refused() -> None:
+    X, Y, model = draw(np.random.default_rng(11), 20)
+    with pytest.raises(ModelError, match="one row per visit"):
+        StateCounts.of(X, Y[:-1])
+    with pytest.raises(ModelError, match="cannot be merged"):
+        StateCounts.of(X, Y).merge(StateCounts.of(X[:, 1:], Y))
+    with pytest.raises(ModelError, match="need a start"):
+        fit_states(StateCounts.of(X, Y), frozen=np.zeros((5, 9), bool))
+    with pytest.raises(ModelError, match="condition 1 fires more often without it"):
+        edit_anchors(model, range(4), np.array([0.9, 0.1, 0.9, 0.9]), np.full(4, 0.2))
