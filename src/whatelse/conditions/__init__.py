@@ -1,0 +1,1 @@
+"""The shipped definitions: `emergency.yaml`, read by `AnchorSet.shipped()`."""
