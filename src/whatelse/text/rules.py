@@ -1,18 +1,18 @@
 """Negation rules: phrases and what they do, read from a YAML file.
 
-A rules file has these lists of phrases (any may be left out), and nothing else but `about` and `reach`:
+A rules file has these lists of phrases (any may be left out), and nothing else but `about`:
 
     before      negates the words that follow, up to a stop            no, denies, without, no evidence of
     next_word   negates one word, the one that follows                 "-", non
+    prefix      as `next_word`, where no blank stands between          "-"   ("-fever", not "HEENT - normal")
     after       negates the words that stand before, back to a stop    ruled out, is absent
-    answer      as `after`, where it follows ":" and ends a phrase     no   ("fever: no, cough: yes")
+    answer      as `after`, where a sign, a stop or the end follows    no   ("fever: no, cough: yes")
     pseudo      looks like one of the above and does nothing           no change, gram negative
     stop        ends what is being negated, in both directions         but, ".", "newline"
     open        ends what `after` reaches back to, and nothing else    ",", with
 
-`reach` is the largest number of words a `before` or `after` phrase can negate (left out: no limit).
-A phrase is cut into words as a note is; where several match at one place the longest counts. A phrase may be
-in `stop` and in one other list at once, as the paper's "-" is.
+A phrase is cut into words as a note is; where several match at one place the longest counts. A phrase may be in
+several lists: the paper's "-" is a stop and negates the next word; "no" is an answer where it can be, else `before`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ import yaml
 from whatelse.errors import InputError
 from whatelse.text.pieces import pieces, read
 
-BEFORE, NEXT_WORD, AFTER, ANSWER, PSEUDO, STOP, OPEN = (1 << i for i in range(7))
+BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, OPEN = (1 << i for i in range(8))
+NEGATES = BEFORE | NEXT_WORD | PREFIX | AFTER
 KINDS = {
     "before": BEFORE,
     "next_word": NEXT_WORD,
+    "prefix": PREFIX,
     "after": AFTER,
     "answer": ANSWER,
     "pseudo": PSEUDO,
@@ -42,7 +44,7 @@ KINDS = {
 }
 SHIPPED = ("default", "paper")
 
-Phrases = list[tuple[list[str], int]]  # the words after the first, and the kinds; longest first
+Phrases = list[tuple[tuple[str, ...], int]]  # the words after the first, and the kinds; longest first
 Reading = tuple[str, bool, int, int, int, Phrases | None]  # what `Rules.memo` knows of a piece
 
 _MEMO_PIECES, _MEMO_LENGTH = 1 << 17, 32  # about 40 MB at most
@@ -71,7 +73,6 @@ class Rules:
     """Rules ready for use. `phrases` holds, by first word, the phrases that start with it."""
 
     phrases: Mapping[str, Phrases]
-    reach: int | None = None
     memo: dict[str, Reading] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,23 +104,18 @@ def _parse(content: str, file: str) -> Rules:
         table: Any = yaml.safe_load(content)
     except yaml.YAMLError as problem:
         raise InputError("is not YAML; see docs/text.md for what a rules file holds", file=file) from problem
-    if not isinstance(table, dict) or not set(table) <= {*KINDS, "about", "reach"}:
-        allowed = ", ".join(["about", "reach", *KINDS])
+    if not isinstance(table, dict) or not set(table) <= {*KINDS, "about"}:
+        allowed = ", ".join(["about", *KINDS])
         raise InputError(f"a rules file is a mapping with keys among {allowed}", file=file)
-    reach = table.get("reach")
-    if reach is not None and (not isinstance(reach, int) or isinstance(reach, bool) or reach < 1):
-        raise InputError("'reach' must be a whole number of words, at least 1", file=file)
     kinds: dict[tuple[str, ...], int] = {}
     for name, kind in KINDS.items():
         for phrase in _strings(table.get(name) or [], name, file):
             words = tuple(read(p)[0] for p in pieces("\n" if phrase == "newline" else phrase))
-            if kinds.get(words, STOP) & ~STOP and kind != STOP:
-                raise InputError(f"{phrase!r} is in two lists; only 'stop' may repeat a phrase", file=file)
             kinds[words] = kinds.get(words, 0) | kind
     phrases: dict[str, Phrases] = {}
     for words in sorted(kinds, key=len, reverse=True):
-        phrases.setdefault(words[0], []).append((list(words[1:]), kinds[words]))
-    return Rules(phrases, reach)
+        phrases.setdefault(words[0], []).append((words[1:], kinds[words]))
+    return Rules(phrases)
 
 
 def _strings(value: Any, name: str, file: str) -> list[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate, compress, repeat
-from operator import add
+from itertools import accumulate, compress
+from operator import add, not_
 from pathlib import Path
 from typing import NamedTuple
 
 from whatelse.text.pieces import pieces
-from whatelse.text.rules import AFTER, ANSWER, BEFORE, NEXT_WORD, OPEN, STOP, Phrases, Rules, load_rules
+from whatelse.text.rules import AFTER, ANSWER, BEFORE, NEGATES, NEXT_WORD, OPEN, STOP, Phrases, Rules, load_rules
 
 
 class Token(NamedTuple):
     """A word of a note.
 
     `text` is lower case and normalised (see `pieces.py`); the note's own characters are `note[start:end]`.
-    `trigger` is the phrase that negated it, as a token over the whole phrase ("no evidence of"), or None.
+    `trigger` is the phrase that negated it, as a token over the whole phrase ("negative for"), or None.
     `opens` says that a sign or a line break, not just blanks, stands between it and the word before.
     """
 
@@ -46,13 +46,12 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
     cut = pieces(text)
     if not cut:
         return []
+    # Columns, not a loop over pieces: everything that is the same for each piece runs in C.
     texts, is_word, offsets, lengths, widths, phrases = zip(*map(rules.memo.__getitem__, cut), strict=True)
     starts = list(map(add, accumulate(widths, initial=0), offsets))
     ends = list(map(add, starts, lengths))
-    triggers: list[Token | None] = [None] * len(texts)
-    if any(phrases):
-        _mark(texts, is_word, starts, ends, phrases, rules.reach, triggers)
-    opens = (False, *map(bool.__xor__, is_word, repeat(True)))
+    triggers = _mark(texts, is_word, starts, ends, phrases)
+    opens = (False, *map(not_, is_word))
     columns = zip(texts, starts, ends, map(bool, triggers), triggers, opens, strict=False)
     return list(map(_make, compress(columns, is_word)))
 
@@ -68,65 +67,56 @@ def _mark(
     starts: list[int],
     ends: list[int],
     phrases: tuple[Phrases | None, ...],
-    reach: int | None,
-    triggers: list[Token | None],
-) -> None:
-    """Write into `triggers` what negates each piece. One pass over the pieces that may start a phrase.
+) -> list[Token | None]:
+    """What negates each piece, or None. One pass over the pieces that may start a phrase.
 
-    A `before` phrase negates from its end to the next stop or `before` phrase; an `after` phrase from its start back to
-    the last stop, `open` or phrase that negates. Each piece lies in at most one scope of either kind: linear time.
+    A `before` phrase negates from its end to the next stop or phrase that negates; an `after` phrase from its start
+    back to the last stop, `open` or phrase that negates. Scopes of one kind do not overlap: linear time.
     """
     n = len(texts)
+    triggers: list[Token | None] = [None] * n
     trigger: Token | None = None  # the `before` phrase whose scope is open
     begin = 0  # where that scope begins
     back = 0  # how far back an `after` phrase may reach
-    done = 0  # end of the last phrase matched: matches do not overlap
-
-    def close(at: int) -> None:
-        if trigger is not None:
-            stop = at if reach is None else _reach(is_word, begin, at, reach)
-            for k in range(begin, stop):
-                if triggers[k] is None:
-                    triggers[k] = trigger
-
+    done = 0  # end of the last phrase: phrases do not overlap
     for i in compress(range(n), phrases):
         if i < done:
             continue
         for tail, kinds in phrases[i] or ():
             j = i + 1 + len(tail)
-            if not tail or list(texts[i + 1 : j]) == tail:
-                break
+            if tail and texts[i + 1 : j] != tail:
+                continue
+            if kinds & ANSWER:
+                if j == n or not is_word[j] or _is_stop(phrases[j]):
+                    kinds = AFTER
+                elif kinds == ANSWER:
+                    continue
+            break
         else:
             continue
         done = j
-        if kinds & STOP:
-            close(i)
-            trigger, back = None, j
-        if kinds & BEFORE:
-            close(i)
-            trigger = Token(" ".join(texts[i:j]), starts[i], ends[j - 1])
-            begin = back = j
-        elif kinds & NEXT_WORD:
-            if j < n and is_word[j]:
-                triggers[j] = Token(" ".join(texts[i:j]), starts[i], ends[j - 1])
-        elif kinds & AFTER:
-            close(i)
+        if kinds == OPEN:
+            back = j
+            continue
+        if trigger is not None and kinds & (STOP | BEFORE | AFTER):
+            triggers[begin:i] = [trigger] * (i - begin)
             trigger = None
+        if kinds & STOP:
+            back = j
+        if kinds & NEGATES:
             cue = Token(" ".join(texts[i:j]), starts[i], ends[j - 1])
-            for k in range(back, i):
-                if triggers[k] is None:
-                    triggers[k] = cue
-            back = j
-        elif kinds & OPEN:
-            back = j
-    close(n)
+            if kinds & BEFORE:
+                trigger = cue
+                begin = back = j
+            elif kinds & AFTER:
+                triggers[back:i] = [cue] * (i - back)
+                back = j
+            elif j < n and is_word[j] and (kinds & NEXT_WORD or starts[j] == ends[i]):
+                triggers[j] = cue
+    if trigger is not None:
+        triggers[begin:] = [trigger] * (n - begin)
+    return triggers
 
 
-def _reach(is_word: tuple[bool, ...], begin: int, stop: int, reach: int) -> int:
-    """The end of the first `reach` words of pieces[begin:stop]."""
-    left = reach
-    for k in range(begin, stop):
-        left -= is_word[k]
-        if not left:
-            return k + 1
-    return stop
+def _is_stop(phrases: Phrases | None) -> bool:
+    return phrases is not None and any(not tail and kinds & STOP for tail, kinds in phrases)
