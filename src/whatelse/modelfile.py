@@ -1,0 +1,274 @@
+"""The model file: safetensors with a JSON header, safe to open wherever it comes from.
+
+Layout (docs/model-file.md): 8 bytes of header length, a JSON header, raw little-endian arrays. The header's
+`__metadata__` has one entry, `whatelse`: canonical JSON with the schema version, names, vocabulary, how the model was
+learned and a SHA-256 digest over all of that and every array. Loading runs nothing from the file, reads no more than
+`MAX_HEADER` bytes before it knows what it has, and checks everything before anything is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_tensors
+from safetensors.numpy import save as write_tensors
+
+from whatelse import __version__
+from whatelse.errors import ModelError, ModelFileError
+from whatelse.noisyor.params import NoisyOr
+
+SCHEMA = 1
+MAX_HEADER = 16 * 2**20  # bytes; a vocabulary of 100,000 findings takes about 5 MB
+NOISE = ("prior", "sensitivity", "false_positive")
+CORE = ("prior", "fail", "leak", "frozen", "weight", "coupling")
+_KEY = "whatelse"
+_FIELDS = {"schema", "version", "digest", "conditions", "findings", "vocabulary", "learned"}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """All that is needed to tag a visit.
+
+    noisyor         the model itself
+    conditions      m names; findings: n names, each once
+    anchor_columns  (m,) which finding is the anchor of each condition; -1 for a condition without one
+    noise           arrays (m,) `prior`, `sensitivity`, `false_positive`: the rates the anchors were given
+    vocabulary      JSON: how a visit becomes findings; opaque here
+    learned         JSON: learner, settings, history, data
+    extra           further arrays that the learner needs at inference, by name
+    digest          SHA-256 of the content as it was loaded; empty for a model that was never saved
+    version         of the library that wrote the file
+    """
+
+    noisyor: NoisyOr
+    conditions: tuple[str, ...]
+    findings: tuple[str, ...]
+    anchor_columns: NDArray[np.int64]
+    noise: dict[str, NDArray[np.float64]]
+    vocabulary: dict[str, Any] = field(default_factory=dict)
+    learned: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, NDArray[Any]] = field(default_factory=dict)
+    digest: str = ""
+    version: str = __version__
+
+    def __post_init__(self) -> None:
+        m, n = self.noisyor.m, self.noisyor.n
+        for name, names, size in (("conditions", self.conditions, m), ("findings", self.findings, n)):
+            if not isinstance(names, tuple) or not all(isinstance(entry, str) and entry for entry in names):
+                raise ModelFileError(f"{name} must be a tuple of non-empty names")
+            if len(names) != size:
+                raise ModelFileError(f"{len(names)} {name} are named but the model has {size}")
+            if len(set(names)) != size:
+                twice = Counter(names).most_common(1)[0][0]
+                raise ModelFileError(f"{name} must be named once each; {twice!r} is there more than once")
+        columns = np.array(self.anchor_columns, np.int64)
+        if columns.shape != (m,) or (m and (columns.min() < -1 or columns.max() >= n)):
+            raise ModelFileError(f"anchor_columns must be {m} finding indices from 0 to {n - 1}, or -1 for no anchor")
+        if set(self.noise) != set(NOISE):
+            raise ModelFileError(f"noise has {sorted(self.noise)}, needs {sorted(NOISE)}")
+        noise = {name: np.array(self.noise[name], np.float64) for name in NOISE}
+        for name, rates in noise.items():
+            if rates.shape != (m,) or not ((rates >= 0) & (rates <= 1)).all():
+                raise ModelFileError(f"noise {name!r} must be {m} probabilities, one per condition")
+        extra = {name: np.array(value) for name, value in self.extra.items()}
+        for name, value in extra.items():
+            if value.dtype.kind not in "fiub":
+                raise ModelFileError(f"extra array {name!r} has dtype {value.dtype}; store numbers or booleans")
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise ModelFileError(f"extra array {name!r} holds a NaN or an infinity")
+        for value in (columns, *noise.values(), *extra.values()):
+            value.setflags(write=False)
+        object.__setattr__(self, "anchor_columns", columns)
+        object.__setattr__(self, "noise", noise)
+        object.__setattr__(self, "extra", extra)
+
+
+def save(path: str | os.PathLike[str], model: ModelFile) -> str:
+    """Write the model and return its digest; the same content always gives the same bytes.
+
+    The file appears whole or not at all: a temporary file in the same folder is synced, then renamed.
+    """
+    path = Path(path)
+    tensors = _tensors(model)
+    header = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "conditions": list(model.conditions),
+        "findings": list(model.findings),
+        "vocabulary": model.vocabulary,
+        "learned": model.learned,
+    }
+    header["digest"] = digest = _digest(path, header, tensors)
+    data = write_tensors(tensors, metadata={_KEY: _canonical(path, header)})
+    length = int.from_bytes(data[:8], "little")
+    if length > MAX_HEADER:
+        raise ModelFileError(
+            f"{path}: names, vocabulary and history take {length:,} bytes, more than the {MAX_HEADER:,} a header may "
+            "have; keep the learning history elsewhere"
+        )
+    _write_whole(path, data)
+    return digest
+
+
+def load(path: str | os.PathLike[str]) -> ModelFile:
+    """Read and check a model file; ModelFileError says what is wrong with it and what to do."""
+    path = Path(path)
+    data, header_text = _read(path)
+    header = _header(path, header_text)
+    try:
+        tensors = read_tensors(data)
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise ModelFileError(f"{path}: its arrays cannot be read ({error}); {_ELSEWHERE}") from None
+    if _digest(path, header, tensors) != header["digest"]:
+        raise ModelFileError(f"{path}: the content does not match its SHA-256 digest: it was changed; {_ELSEWHERE}")
+    try:
+        return _model(header, tensors)
+    except (ModelError, ModelFileError) as error:
+        raise ModelFileError(f"{path}: {error}; save the model again with a whatelse that checks it") from None
+
+
+_ELSEWHERE = "copy it again from where it was saved"
+
+
+def _tensors(model: ModelFile) -> dict[str, NDArray[Any]]:
+    core = {name: getattr(model.noisyor, name) for name in CORE}
+    noise = {f"noise.{name}": rates for name, rates in model.noise.items()}
+    extra = {f"extra.{name}": value for name, value in model.extra.items()}
+    everything = {**core, "anchor_columns": model.anchor_columns, **noise, **extra}
+    return {name: np.ascontiguousarray(everything[name]) for name in sorted(everything)}
+
+
+def _model(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> ModelFile:
+    """Dtypes and names of the arrays first; NoisyOr and ModelFile check shapes, ranges and NaN."""
+    needed = {name: "float64" for name in CORE} | {f"noise.{name}": "float64" for name in NOISE}
+    needed |= {"frozen": "bool", "anchor_columns": "int64"}
+    extra = {name.removeprefix("extra."): value for name, value in tensors.items() if name.startswith("extra.")}
+    found = {name: str(value.dtype) for name, value in tensors.items() if not name.startswith("extra.")}
+    for name in sorted(needed.keys() | found.keys()):
+        if name not in found:
+            raise ModelFileError(f"the array {name!r} is missing")
+        if name not in needed:
+            raise ModelFileError(f"the array {name!r} is not one that schema {SCHEMA} knows")
+        if found[name] != needed[name]:
+            raise ModelFileError(f"the array {name!r} has dtype {found[name]}, needs {needed[name]}")
+    return ModelFile(
+        noisyor=NoisyOr(**{name: tensors[name] for name in CORE}),
+        conditions=tuple(header["conditions"]),
+        findings=tuple(header["findings"]),
+        anchor_columns=tensors["anchor_columns"],
+        noise={name: tensors[f"noise.{name}"] for name in NOISE},
+        vocabulary=header["vocabulary"],
+        learned=header["learned"],
+        extra=extra,
+        digest=header["digest"],
+        version=header["version"],
+    )
+
+
+def _read(path: Path) -> tuple[bytes, bytes]:
+    """The whole file and its JSON header; the header's length is judged before the header is read."""
+    if not path.is_file():
+        raise ModelFileError(f"{path}: there is no such file; give the file that 'whatelse fit' saved")
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if len(start) < 8 or not length >= 2 or (length > size - 8 and not _looks_cut(file, start)):
+                raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header)")
+            if length > MAX_HEADER:
+                raise ModelFileError(
+                    f"{path}: claims a header of {length:,} bytes, more than the {MAX_HEADER:,} allowed; not opened"
+                )
+            if length > size - 8:
+                raise ModelFileError(f"{path}: cut short within its header; {_ELSEWHERE}")
+            file.seek(0)
+            data = file.read()
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from None
+    return data, data[8 : 8 + length]
+
+
+def _looks_cut(file: Any, start: bytes) -> bool:
+    """Whether what follows the length could be the start of a JSON header."""
+    return len(start) == 8 and file.read(1) == b"{"
+
+
+def _header(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        outer = json.loads(text)
+        inner = outer["__metadata__"][_KEY]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ModelFileError(f"{path}: a safetensors file perhaps, but not one that whatelse saved") from None
+    try:
+        header: dict[str, Any] = json.loads(inner)
+    except (ValueError, TypeError, RecursionError):
+        raise ModelFileError(f"{path}: its header is damaged; {_ELSEWHERE}") from None
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if type(schema) is not int or schema < 1:
+        raise ModelFileError(f"{path}: its header has no schema version; {_ELSEWHERE}")
+    if schema > SCHEMA:
+        raise ModelFileError(
+            f"{path}: saved in schema {schema} by a newer whatelse; this one ({__version__}) reads schema {SCHEMA}: "
+            "upgrade whatelse, or save the model with this version"
+        )
+    if unknown := sorted(header.keys() ^ _FIELDS):
+        what = "lacks" if unknown[0] in _FIELDS else "has the unknown entry"
+        raise ModelFileError(f"{path}: its header {what} {unknown[0]!r}; {_ELSEWHERE}")
+    kinds = {"conditions": list, "findings": list, "vocabulary": dict, "learned": dict, "digest": str, "version": str}
+    for name, kind in kinds.items():
+        if not isinstance(header[name], kind):
+            raise ModelFileError(f"{path}: {name!r} in its header is not a {kind.__name__}; {_ELSEWHERE}")
+    return header
+
+
+def _digest(path: Path, header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> str:
+    """SHA-256 over the canonical header less the digest, then each array's name, dtype, shape and bytes by name."""
+    hashed = hashlib.sha256(_canonical(path, {k: v for k, v in header.items() if k != "digest"}).encode())
+    for name in sorted(tensors):
+        value = np.ascontiguousarray(tensors[name])
+        hashed.update(f"\0{name}\0{value.dtype.str}\0{value.shape}\0".encode())
+        hashed.update(value.data if value.size else b"")
+    return hashed.hexdigest()
+
+
+def _canonical(path: Path, header: dict[str, Any]) -> str:
+    try:
+        return json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path}: vocabulary and learned must be plain JSON ({error})") from None
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            umask = os.umask(0)  # mkstemp makes private files; a model file has the usual permissions
+            os.umask(umask)
+            Path(temporary).chmod(0o666 & ~umask)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        if os.name == "posix":
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be written ({error.strerror}); check the folder and its space") from None
