@@ -10,7 +10,7 @@ import pytest
 
 from whatelse.errors import InputError
 from whatelse.sources import nhamcs, read_visits
-from whatelse.sources.report import Report
+from whatelse.sources.report import BadValue, Report
 from whatelse.visits import Code
 
 
@@ -114,7 +114,7 @@ def test_thresholds(column: str, value: float, codes: list[str]) -> None:
 
 @pytest.mark.parametrize(("column", "value"), [("AGE", 131), ("SEX", 3)])
 def test_impossible_values(column: str, value: float) -> None:
-    with pytest.raises(nhamcs._BadRecord) as caught:
+    with pytest.raises(BadValue) as caught:
         make(**{column: value})
     assert caught.value.column == column and str(value) not in caught.value.kind.replace("130", "")
 

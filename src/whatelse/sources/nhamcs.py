@@ -27,7 +27,7 @@ from typing import Any
 import pyreadstat
 
 from whatelse.errors import InputError
-from whatelse.sources.report import Report
+from whatelse.sources.report import BadValue, Report
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, INJURY, vital_codes
 from whatelse.visits import Code, Sex, Visit
 
@@ -170,17 +170,12 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
                     {name: _number(values[i]) for name, values in columns.items()},
                     {stem: values[i] for stem, values in repeated.items()},
                 )
-            except _BadRecord as bad:
+            except BadValue as bad:
                 report.leave_out(bad.kind, InputError(bad.kind, file=path, row=row, column=bad.column))
                 continue
             yield row, visit
     if not meta.number_rows:
         raise InputError("the SAS data set has no records", file=path)
-
-
-class _BadRecord(Exception):
-    def __init__(self, kind: str, column: str) -> None:
-        self.kind, self.column = kind, column
 
 
 class _Maker:
@@ -204,9 +199,9 @@ class _Maker:
     def __call__(self, row: int, one: dict[str, float | None], many: dict[str, tuple[Any, ...]]) -> Visit:
         age, sex = one["AGE"], one["SEX"]
         if age is not None and age > 130:
-            raise _BadRecord("age is above 130", "AGE")
+            raise BadValue("age is above 130", "AGE")
         if sex is not None and sex not in SEXES:
-            raise _BadRecord("sex is neither 1 (female) nor 2 (male)", "SEX")
+            raise BadValue("sex is neither 1 (female) nor 2 (male)", "SEX")
         year = int(one.get("YEAR") or self.file_year or 0)
         month = int(one.get("VMONTH") or 0)
 

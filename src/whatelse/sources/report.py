@@ -17,6 +17,14 @@ OnError = Literal["raise", "skip"]
 _log = logging.getLogger("whatelse")
 
 
+class BadValue(Exception):
+    """A row that cannot be used: `kind` says why, without quoting the value; `column` where, if it is one column."""
+
+    def __init__(self, kind: str, column: str | None = None) -> None:
+        super().__init__(kind)
+        self.kind, self.column = kind, column
+
+
 class Report:
     """`left_out` counts rows by kind of problem; `notes` says what the files did not have."""
 

@@ -1,0 +1,140 @@
+"""Cells of one row -> Visit, by a column map. Shared by CSV, JSON Lines and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from whatelse.sources.columns import CODES, Column, ColumnMap
+from whatelse.sources.fields import parse_age, parse_id, parse_sex, parse_time
+from whatelse.sources.report import BadValue
+from whatelse.visits import TEXT_FIELDS, Code, Visit
+
+REMEMBERED = 200_000  # codes shared between visits; drug names repeat, and the same object costs nothing
+
+
+class Converter:
+    """make(cells) -> Visit. `places` gives, for each field that the table has, the positions of its cells."""
+
+    def __init__(self, column_map: ColumnMap, places: Mapping[str, tuple[int, ...]]) -> None:
+        self._missing = column_map.missing
+        self._known: dict[tuple[str, str], Code] = {}
+        self._steps = [(field, *self._step(field, column_map.fields[field], at)) for field, at in places.items()]
+
+    def __call__(self, cells: Sequence[Any]) -> Visit:
+        """Raises BadValue with the column that holds the problem."""
+        if self._missing:
+            cells = [None if isinstance(cell, str) and cell.strip() in self._missing else cell for cell in cells]
+        found: dict[str, Any] = {}
+        for field, convert, column in self._steps:
+            try:
+                found[field] = convert(cells)
+            except BadValue as bad:
+                raise BadValue(bad.kind, column) from None
+        return Visit(**found)
+
+    def _step(self, field: str, column: Column, at: tuple[int, ...]) -> tuple[Callable[[Sequence[Any]], Any], str]:
+        """The function from cells to the field's value, and the column to name when it fails."""
+        name, first = column.columns[0], at[0]
+        if field == "id":
+            return lambda cells: parse_id(cells[first]), name
+        if field == "age":
+            return lambda cells: parse_age(cells[first]), name
+        if field == "sex":
+            return lambda cells: parse_sex(cells[first], column.values), name
+        if field == "time":
+            return lambda cells: parse_time(cells[first], column.format), name
+        if field in TEXT_FIELDS:
+            if len(at) == 1:
+                return lambda cells: _text(cells[first]), name
+            return lambda cells: _joined([_text(cells[i]) for i in at]), name
+        if field in CODES:
+            return lambda cells: self._codes([cells[i] for i in at], column), name
+        return lambda cells: _names([cells[i] for i in at], column.separator), name
+
+    def _codes(self, cells: list[Any], column: Column) -> tuple[Code, ...] | None:
+        """() if a cell is there and empty, None if none is there."""
+        items: list[Any] = []
+        if not _items(cells, column.separator, items):
+            return None
+        codes = []
+        for item in items:
+            if isinstance(item, str):
+                if item := item.strip():
+                    codes.append(self._code(column.system, item))
+            elif isinstance(item, Mapping):
+                codes.append(_from_object(item, column.system))
+            elif isinstance(item, int) and not isinstance(item, bool):
+                codes.append(self._code(column.system, str(item)))
+            else:
+                raise BadValue("is not a list of codes")
+        return tuple(dict.fromkeys(codes)) if len(codes) > 1 else tuple(codes)
+
+    def _code(self, system: str, text: str) -> Code:
+        code = self._known.get((system, text))
+        if code is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            code = self._known[(system, text)] = make_code(system, text)
+        return code
+
+
+def make_code(system: str, text: str) -> Code:
+    """A code from its text: ICD in upper case, GSN with its leading zeros, names in lower case.
+
+    "icd" tells ICD-9 from ICD-10 by the first character; the E and V codes of ICD-9 need "icd9".
+    """
+    if system == "icd":
+        system = "icd9" if text[0].isdigit() else "icd10"
+    if system in ("icd9", "icd10", "cause"):
+        return Code(system, text.upper())
+    if system == "gsn" and text.isdigit():
+        return Code(system, text.zfill(6))
+    if system == "name":
+        return Code(system, text.lower(), text)
+    return Code(system, text)
+
+
+def _from_object(item: Mapping[str, Any], system: str) -> Code:
+    code, system, name = item.get("code"), item.get("system") or system, item.get("name")
+    if not isinstance(code, str | int) or code == "" or not isinstance(system, str):
+        raise BadValue("holds a code object without 'system' and 'code'")
+    return Code(system, str(code), str(name) if name is not None else None)
+
+
+def _items(cells: list[Any], separator: str, items: list[Any]) -> bool:
+    """Collect the items of the cells; False if every cell is None."""
+    there = False
+    for cell in cells:
+        if cell is None:
+            continue
+        there = True
+        if isinstance(cell, str):
+            items += cell.split(separator) if cell else ()
+        elif isinstance(cell, list | tuple):
+            items += cell
+        else:
+            items.append(cell)
+    return there
+
+
+def _names(cells: list[Any], separator: str) -> tuple[str, ...] | None:
+    items: list[Any] = []
+    if not _items(cells, separator, items):
+        return None
+    if not all(isinstance(item, str) for item in items):
+        raise BadValue("is not a list of condition names")
+    return tuple(name for item in items if (name := item.strip()))
+
+
+def _text(cell: Any) -> str | None:
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
+        return str(cell)
+    raise BadValue("is not text")
+
+
+def _joined(texts: list[str | None]) -> str | None:
+    there = [text for text in texts if text is not None]
+    return "\n".join(text for text in there if text) if there else None

@@ -1,0 +1,223 @@
+"""MIMIC-IV-ED: the folder as downloaded.
+
+    ed/edstays, triage, medrecon, pyxis, diagnosis   .csv.gz or .csv; needed
+    hosp/patients (of MIMIC-IV)                       ages: anchor_age + (year of intime - anchor_year)
+
+    medrecon  -> medication_history  Code("gsn", "004380", "aspirin"); Code("name", ...) where there is no GSN
+    pyxis     -> dispensed           likewise
+    diagnosis -> billing             Code("icd9" or "icd10", code, title)
+    triage, arrival, disposition -> chief complaint and coded, by the thresholds of `vitals.py`
+
+DuckDB reads the tables into a temporary database on disk and joins them there; visits come out sorted
+by stay, so memory does not grow with the number of visits.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from whatelse.errors import InputError
+from whatelse.sources.columns import need_columns
+from whatelse.sources.fields import parse_age, parse_sex
+from whatelse.sources.report import BadValue, Report
+from whatelse.sources.textfile import inspect
+from whatelse.sources.vitals import ADMITTED, AMBULANCE, vital_codes
+from whatelse.visits import Code, Visit
+
+TABLES = {
+    "edstays": ("subject_id", "stay_id", "intime", "gender", "arrival_transport", "disposition"),
+    "triage": (
+        *("stay_id", "temperature", "heartrate", "resprate", "o2sat", "sbp", "pain", "acuity"),
+        "chiefcomplaint",
+    ),
+    "medrecon": ("stay_id", "charttime", "name", "gsn"),
+    "pyxis": ("stay_id", "charttime", "med_rn", "name", "gsn_rn", "gsn"),
+    "diagnosis": ("stay_id", "seq_num", "icd_code", "icd_version", "icd_title"),
+}
+PATIENTS = ("subject_id", "anchor_age", "anchor_year")
+BATCH = 2_000
+
+# One row a stay. Lists keep the order of the chart; the same drug charted again adds nothing.
+JOIN = """
+WITH drugs AS (
+    SELECT 'medrecon' AS source, stay_id, gsn, name, charttime AS t, 0 AS a, 0 AS b FROM medrecon
+    UNION ALL
+    SELECT 'pyxis', stay_id, gsn, name, charttime, try_cast(med_rn AS INT), try_cast(gsn_rn AS INT) FROM pyxis
+), once AS (
+    SELECT source, stay_id, gsn, trim(name) AS name, min((t, a, b)) AS place FROM drugs GROUP BY ALL
+), lists AS (
+    SELECT source, stay_id, list([gsn, name] ORDER BY place, gsn, name) AS codes FROM once GROUP BY source, stay_id
+), codes AS (
+    SELECT stay_id, list([icd_version, icd_code, icd_title] ORDER BY try_cast(seq_num AS INT)) AS billing
+    FROM diagnosis GROUP BY stay_id
+)
+SELECT s.row, s.stay_id, s.gender, s.arrival_transport, s.disposition,
+       s.intime, try_cast(s.intime AS TIMESTAMP) AS time,
+       try_cast(p.anchor_age AS INT) + year(try_cast(s.intime AS TIMESTAMP)) - try_cast(p.anchor_year AS INT) AS age,
+       t.chiefcomplaint, t.temperature, t.heartrate, t.resprate, t.o2sat, t.sbp, t.pain, t.acuity,
+       h.codes AS history, d.codes AS dispensed, c.billing
+FROM edstays s
+LEFT JOIN (SELECT DISTINCT ON (stay_id) * FROM triage ORDER BY stay_id, row) t USING (stay_id)
+LEFT JOIN (SELECT DISTINCT ON (subject_id) * FROM patients ORDER BY subject_id, row) p USING (subject_id)
+LEFT JOIN lists h ON h.stay_id = s.stay_id AND h.source = 'medrecon'
+LEFT JOIN lists d ON d.stay_id = s.stay_id AND d.source = 'pyxis'
+LEFT JOIN codes c ON c.stay_id = s.stay_id
+ORDER BY try_cast(s.stay_id AS BIGINT), s.stay_id, s.row
+"""
+
+
+def read_mimic_ed(folder: Path, report: Report) -> Iterator[tuple[int, Visit]]:
+    """(row of edstays from 1, visit), sorted by stay_id."""
+    files = _find_tables(folder, report)
+    with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch:
+        connection = duckdb.connect(str(Path(scratch) / "mimic.duckdb"), config={"temp_directory": scratch})
+        try:
+            connection.execute("SET memory_limit = '1GB'")
+            for table, columns in (*TABLES.items(), ("patients", PATIENTS)):
+                _load(connection, table, columns, files.get(table), report)
+            if connection.execute("SELECT count(*) FROM edstays").fetchone() == (0,):
+                raise InputError("has no rows, so there are no visits", file=files["edstays"])
+            stays = connection.execute(JOIN)
+            names = [column[0] for column in stays.description]
+            while rows := stays.fetchmany(BATCH):
+                for values in rows:
+                    row = dict(zip(names, values, strict=True))
+                    try:
+                        visit = _visit(row)
+                    except BadValue as bad:
+                        error = InputError(bad.kind, file=files["edstays"], row=row["row"], column=bad.column)
+                        report.leave_out(bad.kind, error)
+                        continue
+                    yield row["row"], visit
+        finally:
+            connection.close()
+
+
+def _find_tables(folder: Path, report: Report) -> dict[str, Path]:
+    """Where each table is; `folder` may be the download or its `ed` folder."""
+    if not folder.is_dir():
+        raise InputError("MIMIC-IV-ED is read from its folder (the one that holds ed/ and hosp/)", file=folder)
+
+    def find(table: str, *places: Path) -> Path | None:
+        return next((f for p in places for f in (p / f"{table}.csv.gz", p / f"{table}.csv") if f.is_file()), None)
+
+    found = {table: find(table, folder / "ed", folder) for table in TABLES}
+    found["patients"] = find("patients", folder / "hosp", folder.parent / "hosp", folder)
+    if missing := [table for table in TABLES if found[table] is None]:
+        raise InputError(
+            f"no table {', '.join(missing)} here; expected {', '.join(f'ed/{table}.csv.gz' for table in missing)}",
+            file=folder,
+        )
+    if found["patients"] is None:
+        report.note(f"{folder}: no hosp/patients.csv.gz (it comes with MIMIC-IV), so ages are unknown")
+    return {table: file for table, file in found.items() if file is not None}
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: tuple[str, ...], file: Path | None, report: Report
+) -> None:
+    """Copy the needed columns of a CSV file into a table of the same name, with the row each came from."""
+    if file is None:
+        fields = ", ".join(f"NULL::VARCHAR AS {name}" for name in columns)
+        connection.execute(f"CREATE TABLE {table} AS SELECT {fields}, 0 AS row WHERE false")
+        return
+    inspect(file)  # DuckDB takes the part of a gzip file that is there for the whole
+    options = "all_varchar = true, header = true, delim = ',', quote = '\"', escape = '\"'"
+    skip = report.on_error == "skip"
+    if skip:
+        options += f", store_rejects = true, rejects_table = 'rejects_{table}', rejects_scan = 'scan_{table}'"
+    try:
+        found = connection.execute(f"SELECT * FROM read_csv(?, {options}) LIMIT 0", [str(file)]).description
+        need_columns(columns, [column[0] for column in found or ()], file)
+        fields = ", ".join(columns)
+        connection.execute(
+            f"CREATE TABLE {table} AS SELECT {fields}, row_number() OVER () AS row FROM read_csv(?, {options})",
+            [str(file)],
+        )
+    except duckdb.Error as error:
+        # DuckDB quotes the line it stumbled over; a record must not end up in a message or a traceback
+        line = re.search(r"[Ll]ine:? (\d+)", str(error))
+        problem = "is not a complete CSV table: a row with missing or extra columns, or a damaged file"
+        raise InputError(problem, file=file, row=int(line[1]) - 1 if line else None) from None
+    if skip:
+        (count,) = connection.execute(f"SELECT count(DISTINCT line) FROM rejects_{table}").fetchone() or (0,)
+        if count:
+            report.left_out[f"{table}: row is not valid CSV"] += count
+
+
+def _visit(row: dict[str, Any]) -> Visit:
+    if not row["stay_id"]:
+        raise BadValue("stay_id is missing", "stay_id")
+    if row["intime"] and row["time"] is None:
+        raise BadValue("intime is not a date and time", "intime")
+    try:
+        sex = parse_sex(row["gender"])
+    except BadValue as bad:
+        raise BadValue("gender is none of F, M and unknown", "gender") from bad
+    try:
+        age = parse_age(row["age"])
+    except BadValue as bad:
+        raise BadValue(f"{bad.kind} (anchor_age + year of intime - anchor_year)", "age") from bad
+    coded = [AMBULANCE] if row["arrival_transport"] == "AMBULANCE" else []
+    coded += vital_codes(
+        temperature=_number(row["temperature"]),
+        pulse=_number(row["heartrate"]),
+        respirations=_number(row["resprate"]),
+        systolic=_number(row["sbp"]),
+        saturation=_number(row["o2sat"]),
+        triage=_number(row["acuity"]),
+        pain=_pain(row["pain"]),
+    )
+    if row["disposition"] == "ADMITTED":
+        coded.append(ADMITTED)
+    return Visit(
+        id=row["stay_id"],
+        age=age,
+        sex=sex,
+        chief_complaint=row["chiefcomplaint"] or "",
+        medication_history=_drugs(row["history"]),
+        dispensed=_drugs(row["dispensed"]),
+        billing=_diagnoses(row["billing"]),
+        coded=tuple(coded),
+        time=row["time"],
+    )
+
+
+def _drugs(pairs: list[list[str | None]] | None) -> tuple[Code, ...]:
+    """GSN codes with their names; MIMIC writes a missing GSN as blank or 0."""
+    codes = []
+    for gsn, name in pairs or ():
+        if gsn and gsn.strip("0 "):
+            codes.append(Code("gsn", gsn, name))
+        elif name:
+            codes.append(Code("name", name.lower(), name))
+    return tuple(dict.fromkeys(codes))
+
+
+def _diagnoses(triples: list[list[str | None]] | None) -> tuple[Code, ...]:
+    return tuple(
+        dict.fromkeys(
+            Code("icd9" if version == "9" else "icd10", code.strip().upper(), title)
+            for version, code, title in triples or ()
+            if code
+        )
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _pain(text: str | None) -> float | None:
+    """Pain is free text in MIMIC ("uncooperative", "13"): only a number from 0 to 10 counts."""
+    value = _number(text)
+    return value if value is not None and 0 <= value <= 10 else None

@@ -1,0 +1,226 @@
+"""Tables: CSV and the like, JSON Lines and Parquet, each read in a stream.
+
+`row` counts data rows from 1; for CSV, whose header and quoted line breaks shift the count, messages
+also give the line of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from whatelse.errors import InputError
+from whatelse.sources.columns import ColumnMap, locate, need_columns, normal
+from whatelse.sources.convert import Converter
+from whatelse.sources.report import BadValue, Report
+from whatelse.sources.textfile import Text, damage, inspect, open_bytes, open_text, spoiled
+from whatelse.visits import Visit
+
+DELIMITERS = ",;\t|"
+LONGEST = 64 << 20  # characters in a cell; a quote that is never closed would otherwise eat the whole file
+BATCH = 2_000
+SUFFIXES: dict[str, Literal["csv", "jsonl", "parquet"]] = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+}
+COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
+
+
+def read_table(
+    path: Path, report: Report, columns: ColumnMap, *, delimiter: str | None = None, encoding: str | None = None
+) -> Iterator[tuple[int, Visit]]:
+    """(data row from 1, visit) for every row of a table that can be used."""
+    kind = table_format(path)
+    if kind == "parquet":
+        return _read_parquet(path, report, columns)
+    text = inspect(path, encoding)
+    if kind == "jsonl":
+        return _read_jsonl(path, report, columns, text)
+    return _read_csv(path, report, columns, text, delimiter)
+
+
+def table_format(path: Path) -> Literal["csv", "jsonl", "parquet"]:
+    """By the file's name; where that does not say, by how it starts."""
+    for suffix in reversed([suffix.lower() for suffix in path.suffixes]):
+        if suffix in SUFFIXES:
+            return SUFFIXES[suffix]
+        if suffix not in COMPRESSION:
+            break
+    with damage(path), open_bytes(path) as stream:
+        start = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return "parquet" if start.startswith(b"PAR1") else "jsonl" if start.startswith(b"{") else "csv"
+
+
+def _read_csv(
+    path: Path, report: Report, columns: ColumnMap, text: Text, delimiter: str | None
+) -> Iterator[tuple[int, Visit]]:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    with damage(path), open_text(path, text, newline="") as stream:
+        skipped, first = _first_line(stream)
+        if delimiter is None:
+            delimiter = _delimiter(first, path, columns)
+        if len(delimiter) != 1:
+            raise InputError("a delimiter is one character, such as ',' ';' or a tab", file=path)
+        reader = csv.reader(itertools.chain([first], stream), delimiter=delimiter, strict=True)
+        try:
+            header = next(reader)
+        except csv.Error as error:
+            raise InputError("the header is not valid CSV: quotes do not match", file=path) from error
+        make = Converter(columns, locate(columns, header, path))
+        row = 0
+        while True:
+            line = skipped + reader.line_num + 1
+            try:
+                cells = next(reader)
+            except StopIteration:
+                break
+            except csv.Error as error:
+                row += 1
+                _malformed(error, report, path, row, line)
+                continue
+            if not cells:
+                continue  # a blank line
+            row += 1
+            try:
+                if len(cells) != len(header):
+                    few = len(cells) < len(header)
+                    raise BadValue(f"row has {'fewer' if few else 'more'} columns than the header")
+                if not text.clean:
+                    _refuse_spoiled(cells, header)
+                visit = make(cells)
+            except BadValue as bad:
+                problem = f"{bad.kind} (line {line} of the file)"
+                report.leave_out(bad.kind, InputError(problem, file=path, row=row, column=bad.column))
+                continue
+            yield row, visit
+    if row == 0:
+        raise InputError("has a header but no rows", file=path)
+
+
+def _first_line(stream: io.TextIOWrapper) -> tuple[int, str]:
+    """How many blank lines there are before the header, and the header's (first) line."""
+    for number, line in enumerate(stream):
+        if line.strip():
+            return number, line
+    raise InputError("is empty")  # `inspect` has refused it already
+
+
+def _delimiter(header: str, path: Path, columns: ColumnMap) -> str:
+    """The delimiter that finds most of the columns looked for, then the one that occurs most."""
+    if ".tsv" in path.suffixes or ".tab" in path.suffixes:
+        return "\t"
+    wanted = {normal(name) for column in columns.fields.values() for name in column.columns}
+
+    def score(delimiter: str) -> tuple[int, int]:
+        cells = [normal(cell.strip().strip('"')) for cell in header.split(delimiter)]
+        return len(wanted.intersection(cells)), len(cells)
+
+    return max(DELIMITERS, key=score)
+
+
+def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int) -> None:
+    if "unexpected end" in str(error) or "field larger" in str(error):
+        # everything after the quote was taken for one cell: nobody can say how many rows that was
+        problem = f"a quote opened in this row is never closed (line {line} of the file)"
+        raise InputError(problem, file=path, row=row) from error
+    problem = f"quotes do not match (line {line} of the file); a quote inside a quoted cell is written twice"
+    report.leave_out("quotes do not match", InputError(problem, file=path, row=row))
+
+
+def _refuse_spoiled(cells: Sequence[str], header: Sequence[str]) -> None:
+    for name, cell in zip(header, cells, strict=True):
+        if why := spoiled(cell):
+            raise BadValue(why, name)
+
+
+def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> Iterator[tuple[int, Visit]]:
+    names = list(dict.fromkeys(normal(name) for column in columns.fields.values() for name in column.columns))
+    place = {name: i for i, name in enumerate(names)}
+    make = Converter(
+        columns, {f: tuple(place[normal(n)] for n in column.columns) for f, column in columns.fields.items()}
+    )
+    keys: dict[str, int | None] = {}  # keys as they are written -> position in `names`
+    any_row = False
+    with damage(path), open_text(path, text, newline="\n") as stream:
+        for row, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = _json_object(line, text.clean)
+                cells: list[Any] = [None] * len(names)
+                for key, value in record.items():
+                    if key not in keys:
+                        keys[key] = place.get(normal(key))
+                    if (at := keys[key]) is not None:
+                        cells[at] = value
+                if not any_row:
+                    need_columns(columns.fields["id"].columns, list(record), path)
+                any_row = True
+                visit = make(cells)
+            except BadValue as bad:
+                any_row = True
+                report.leave_out(bad.kind, InputError(bad.kind, file=path, row=row, column=bad.column))
+                continue
+            yield row, visit
+    if not any_row:
+        raise InputError("has no rows", file=path)
+    asked = [name for column in columns.fields.values() if column.asked for name in column.columns]
+    if absent := [name for name in asked if not any(normal(key) == normal(name) for key in keys)]:
+        report.note(f"{path.name}: no record has the key {', '.join(absent)} that the column map names")
+
+
+def _json_object(line: str, clean: bool) -> Mapping[str, Any]:
+    if not clean and (why := spoiled(line)):
+        raise BadValue(f"line {why}")
+    try:
+        record = json.loads(line)
+        if "\\ud" in line or "\\uD" in line:  # half a surrogate pair is valid JSON but no text
+            json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadValue("line holds half a surrogate pair") from None
+    except (ValueError, RecursionError):
+        raise BadValue("line is not JSON; JSON Lines has one object on each line") from None
+    if not isinstance(record, dict):
+        raise BadValue("line is not a JSON object; JSON Lines has one object on each line")
+    return record
+
+
+def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tuple[int, Visit]]:
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            header = list(file.schema_arrow.names)
+            places = locate(columns, header, path)
+            if file.metadata.num_rows == 0:
+                raise InputError("has no rows", file=path)
+            use = sorted({at for positions in places.values() for at in positions})
+            at = {position: i for i, position in enumerate(use)}
+            make = Converter(columns, {f: tuple(at[p] for p in positions) for f, positions in places.items()})
+            row = 0
+            for batch in file.iter_batches(BATCH, columns=[header[position] for position in use]):
+                table = [_python_values(batch.column(header[position])) for position in use]
+                for cells in zip(*table, strict=True):
+                    row += 1
+                    try:
+                        visit = make(cells)
+                    except BadValue as bad:
+                        report.leave_out(bad.kind, InputError(bad.kind, file=path, row=row, column=bad.column))
+                        continue
+                    yield row, visit
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from error
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):  # Python's datetime stops at microseconds
+        column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
+    values: list[Any] = column.to_pylist()
+    return values

@@ -1,0 +1,165 @@
+"""Text files as they come: compressed or not, in whatever encoding, maybe not text at all.
+
+`inspect` reads the file once from end to end before the first row is made (about 1 GB/s of plain text):
+so a file that is cut short is known before half of it was used, and an encoding is guessed from all of it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from whatelse.errors import InputError
+
+BLOCK = 1 << 20
+COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+BINARY = {
+    b"PK\x03\x04": "a zip or spreadsheet file: unpack it or save it as CSV",
+    b"PAR1": "a Parquet file: name it .parquet",
+    b"%PDF": "a PDF file",
+    b"SQLite format 3": "an SQLite database: export its table as CSV",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet file: save it as CSV",
+}
+CONTROL = bytes(b for b in range(32) if b not in b"\t\n\r\f\x1b")
+# What Windows-1252 / Latin-1 text of western languages is made of above ASCII. Thorn, eth and ÿ are left out:
+# as bytes (FE, FF, D0 …) they are far more often a sign of something else.
+WESTERN = frozenset(b"\x80\x85\x91\x92\x93\x94\x95\x96\x97\x99") | frozenset(range(0xA0, 0xFE)) - {0xD0, 0xDE, 0xF0}
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How to decode a file. `clean` means: no NUL byte and nothing that does not decode, anywhere."""
+
+    encoding: str
+    clean: bool
+
+
+@contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Turn what a decompressor says about a broken file into an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except IsADirectoryError:
+        raise InputError("is a folder; a table is one file", file=path) from None
+    except PermissionError:
+        raise InputError("cannot be opened: no permission to read it", file=path) from None
+    except DAMAGE as error:
+        raise InputError("is damaged or cut short: it cannot be decompressed to its end", file=path) from error
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The file's bytes, decompressed if it starts like gzip, bzip2, xz or zstd, whatever its name."""
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    kind = next((name for magic, name in COMPRESSED.items() if start.startswith(magic)), None)
+    if kind == "gzip":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if kind == "bz2":
+        return cast(IO[bytes], bz2.open(path, "rb"))
+    if kind == "xz":
+        return cast(IO[bytes], lzma.open(path, "rb"))
+    if kind == "zstd":
+        return cast(IO[bytes], io.BufferedReader(pa.input_stream(str(path), compression="zstd")))
+    return path.open("rb")
+
+
+def open_text(path: Path, text: Text, newline: str) -> io.TextIOWrapper:
+    """Bytes that do not decode become lone surrogates, which `spoiled` finds."""
+    return io.TextIOWrapper(cast(Any, open_bytes(path)), text.encoding, errors="surrogateescape", newline=newline)
+
+
+def inspect(path: Path, encoding: str | None = None) -> Text:
+    """Read the file through once: is it whole, is it text, and in which encoding?
+
+    Without `encoding`: what a byte order mark says; else UTF-8 if every byte fits; else Windows-1252 if
+    no character beyond ASCII is valid UTF-8 and all of them are letters and signs of western languages;
+    else UTF-8 with some rows that are spoiled. Raises InputError for empty and binary files.
+    """
+    if encoding is not None:
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise InputError(f"unknown encoding {encoding!r}; try utf-8, latin-1 or cp1252", file=path) from None
+    multibyte, nul, blank = False, False, True
+    invalid: set[int] = set()
+    mark = None
+    for number, block in enumerate(_whole_lines(path)):
+        if number == 0:
+            mark = _byte_order_mark(block)
+            if mark is None and (encoding is None or not encoding.lower().startswith(("utf-16", "utf16", "utf-32"))):
+                _refuse_binary(block[:65536], path)
+        blank = blank and not block.strip()
+        nul = nul or b"\0" in block
+        if not block.isascii():
+            try:
+                block.decode()
+                multibyte = True
+            except UnicodeDecodeError:
+                seen = {ord(character) for character in set(block.decode("utf-8", "surrogateescape"))}
+                bad = {point - 0xDC00 for point in seen if 0xDC80 <= point <= 0xDCFF}
+                invalid |= bad
+                multibyte = multibyte or any(point >= 0x80 for point in seen - {b + 0xDC00 for b in bad})
+    if blank:
+        raise InputError("is empty", file=path)
+    if encoding is None and mark == "utf-16":
+        return Text("utf-16", clean=False)
+    if encoding is not None:
+        name = codecs.lookup(encoding).name
+        return Text("utf-8-sig" if name == "utf-8" else encoding, clean=name == "utf-8" and not invalid and not nul)
+    if invalid and not multibyte and invalid <= WESTERN:
+        return Text("cp1252", clean=not nul)
+    return Text("utf-8-sig", clean=not invalid and not nul)
+
+
+def spoiled(text: str) -> str | None:
+    """Why this text cannot be used, or None."""
+    if "\0" in text:
+        return "holds a NUL byte"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "holds bytes that are not valid in the file's encoding; give the encoding, or repair the file"
+    return None
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Blocks that end at a line's end, so that no character is cut in two."""
+    with damage(path), open_bytes(path) as stream:
+        rest: list[bytes] = []
+        while block := stream.read(BLOCK):
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                yield b"".join((*rest, block[:cut]))
+                rest = [block[cut:]]
+            else:
+                rest.append(block)
+        yield b"".join(rest)
+
+
+def _byte_order_mark(block: bytes) -> str | None:
+    if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8" if block.startswith(codecs.BOM_UTF8) else None
+
+
+def _refuse_binary(start: bytes, path: Path) -> None:
+    """A few NUL bytes are a spoiled row; one control character in fifty is not a text file."""
+    for magic, what in BINARY.items():
+        if start.startswith(magic):
+            raise InputError(f"is not a text table but {what}", file=path)
+    if len(start) - len(start.translate(None, CONTROL)) > len(start) / 50 + 4:
+        raise InputError("is a binary file, not a text table; export it as CSV, JSON Lines or Parquet", file=path)
