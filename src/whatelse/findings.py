@@ -1,0 +1,126 @@
+"""Finder: what a visit's fields say, by name, and which of it stands for a condition.
+
+A finding's name says where it comes from: a bare word (`chest_pain`) or `neg:` word from the notes, `age:40-50`,
+`sex:F`, `hx:` a drug of the medication history, `rx:` a drug dispensed, and `system:label` for any other code.
+
+**What leaves.** A finding that an anchor is made of must not stay an ordinary finding: it would be on whenever the
+anchor is, whatever the condition. So these leave:
+- every word of an anchor's phrase ("s/p fall" takes `s/p` and `fall` with it, in every field);
+- a joined word that holds a whole anchor (`etoh_abuse`) or is part of one (`urinary_tract`); `chest_pain` stays though
+  "abdominal pain" takes `pain`, since it never comes from that anchor;
+- a drug or code that is an anchor, in the field where it is one. Tamsulosin dispensed is an anchor of kidney stones, so
+  `rx:tamsulosin` leaves; tamsulosin taken at home is not, so `hx:tamsulosin` stays.
+A negated mention (`neg:etoh`) neither fires the anchor nor leaves: it is a finding of its own, as in the paper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from whatelse.anchors import AnchorSet
+from whatelse.errors import ConditionError
+from whatelse.text import Token, load_rules, tokenize
+from whatelse.visits import CODE_FIELDS, Code, Visit
+
+Words = tuple[str, ...]
+_PREFIX = {"medication_history": "hx:", "dispensed": "rx:"}
+
+
+class Finder:
+    """An AnchorSet made ready for matching. `rules` are negation rules: a shipped name or a path."""
+
+    def __init__(self, anchors: AnchorSet, rules: str | Path = "default") -> None:
+        self.anchors = anchors
+        self.rules = load_rules(rules)
+        self._starts: dict[str, list[tuple[Words, int, tuple[str, ...]]]] = {}
+        self._phrases: set[Words] = set()
+        for i, condition in enumerate(anchors.conditions):
+            for anchor in condition.anchors:
+                if anchor.how != "phrase":
+                    continue
+                words = tuple(t.text for t in tokenize(anchor.value, self.rules))
+                if not words:
+                    raise ConditionError(f"condition {condition.name!r}: anchor {anchor.value!r} has no word in it")
+                self._phrases.add(words)
+                self._starts.setdefault(words[0], []).append((words, i, anchor.fields))
+        self._words = {word for phrase in self._phrases for word in phrase}
+        self._coded = [
+            (i, anchor, field)
+            for i, condition in enumerate(anchors.conditions)
+            for anchor in condition.anchors
+            if anchor.how != "phrase"
+            for field in anchor.fields
+        ]
+        self._memo: dict[tuple[str, Code], tuple[str, tuple[int, ...]]] = {}
+
+    def tokens(self, text: str) -> list[Token]:
+        """The words of a note, before bigrams are joined."""
+        return tokenize(text, self.rules)
+
+    def phrases(self, field: str, tokens: list[Token]) -> list[tuple[int, int, int]]:
+        """(condition, first token, last token) of every anchor phrase in a note. O(tokens).
+
+        Its words follow one another with nothing but blanks or a hyphen between, and none is negated.
+        """
+        found = []
+        starts = self._starts
+        for k, token in enumerate(tokens):
+            if token.text in starts:
+                for words, condition, fields in starts[token.text]:
+                    run = tokens[k : k + len(words)]
+                    if field in fields and _follows(run, words):
+                        found.append((condition, k, k + len(words) - 1))
+        return found
+
+    def code(self, field: str, code: Code) -> tuple[str, tuple[int, ...]]:
+        """A code's finding name and the conditions it is an anchor of (usually none). Remembered: O(1)."""
+        known = self._memo.get((field, code))
+        if known is None:
+            conditions = dict.fromkeys(i for i, anchor, f in self._coded if f == field and anchor.matches(code))
+            known = self._memo[field, code] = code_name(field, code), tuple(conditions)
+        return known
+
+    def facts(self, visit: Visit) -> Iterator[tuple[str, tuple[int, ...], str, Code | None]]:
+        """What a visit holds besides its notes: (finding name, conditions it anchors, field, code)."""
+        if visit.age is not None:
+            decade = int(visit.age // 10) * 10
+            yield f"age:{decade}-{decade + 10}", (), "age", None
+        if visit.sex is not None:
+            yield f"sex:{visit.sex}", (), "sex", None
+        for field in CODE_FIELDS:
+            for code in getattr(visit, field) or ():
+                yield *self.code(field, code), field, code
+
+    def leaves(self, word: str) -> bool:
+        """Whether a word, joined or not, is left out because an anchor is made of it. Not asked of `neg:` words."""
+        parts = tuple(word.split("_"))
+        if len(parts) == 1:
+            return word in self._words
+        if any(parts[i:j] in self._phrases for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)):
+            return True
+        size = len(parts)
+        return any(parts == phrase[i : i + size] for phrase in self._phrases for i in range(len(phrase) - size + 1))
+
+
+def code_name(field: str, code: Code) -> str:
+    """The name of the finding that a code is: its label where it has one, else the code itself.
+
+    Drug names as hospitals dispense them lose their brand and strength ("Aspirin 81mg TAB" is `rx:aspirin`);
+    the labels of a drug classification (code system "drug") are taken whole.
+    """
+    label = (code.name or "").strip().lower()
+    if field in _PREFIX:
+        if label and code.system != "drug":
+            label = re.split(r"\s*[\[(]|\s+\d", label)[0].strip(" *,") or label
+        return _PREFIX[field] + (label or f"{code.system} {code.code}")
+    return f"{code.system}:{label or code.code}"
+
+
+def _follows(run: list[Token], words: Words) -> bool:
+    return (
+        len(run) == len(words)
+        and not run[0].negated
+        and all(t.text == w and not t.opens and not t.negated for t, w in zip(run[1:], words[1:], strict=True))
+    )

@@ -1,0 +1,151 @@
+"""Vocabulary: findings by name and place, anchors and what leaves with them, unknown versus absent."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from whatelse.anchors import AnchorSet
+from whatelse.errors import CohortError, ConditionError
+from whatelse.findings import Finder, code_name
+from whatelse.visits import Code, Visit
+from whatelse.vocabulary import Vocabulary
+
+ANCHORS = AnchorSet.from_json(
+    {
+        "conditions": [
+            {
+                "name": "fall",
+                "anchors": {"notes": ["s/p fall", "tripped"], "chief_complaint": ["fall"], "coded": {"rfv": ["58100"]}},
+            },
+            {"name": "uti", "anchors": {"notes": ["urinary tract infection"], "dispensed": ["macrobid"]}},
+            {"name": "hiv", "anchors": {"medication_history": ["truvada"]}},
+        ]
+    }
+)
+NAMES = ("pain", "neg:fever", "head_strike", "age:40-50", "sex:F", "hx:aspirin", "rx:aspirin", "triage:level 2")
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    names = (*NAMES, "anchor:fall", "anchor:uti", "anchor:hiv")
+    return Vocabulary(names, np.arange(11), 20, ANCHORS, bigrams=frozenset({("head", "strike")}))
+
+
+def names(vocabulary: Vocabulary, visit: Visit) -> set[str]:
+    return {vocabulary.names[j] for j in vocabulary.present(visit)}
+
+
+def test_findings_are_found_where_they_stand(vocabulary: Vocabulary) -> None:
+    note = "pt S/P Fall with head strike, denies fever. Pain in arm"
+    visit = Visit("1", triage_note=note)
+    places = {vocabulary.names[f.finding]: (f.field, note[f.start : f.end], f.negated) for f in vocabulary.find(visit)}
+    assert places == {
+        "anchor:fall": ("triage_note", "S/P Fall", False),
+        "head_strike": ("triage_note", "head strike", False),
+        "neg:fever": ("triage_note", "fever", True),
+        "pain": ("triage_note", "Pain", False),
+    }
+
+
+def test_codes_age_and_sex_are_findings(vocabulary: Vocabulary) -> None:
+    aspirin = Code("gsn", "004380", "Aspirin 81mg TAB")
+    visit = Visit("1", age=49.9, sex="F", medication_history=(aspirin,), coded=(Code("triage", "2", "level 2"),))
+    assert names(vocabulary, visit) == {"age:40-50", "sex:F", "hx:aspirin", "triage:level 2"}
+    assert [f.code for f in vocabulary.find(visit) if f.field == "medication_history"] == [aspirin]
+    assert names(vocabulary, Visit("1", age=50, dispensed=(aspirin,))) == {"rx:aspirin"}
+
+
+@pytest.mark.parametrize(
+    ("visit", "fires"),
+    [
+        (Visit("1", triage_note="tripped on a rug"), {"anchor:fall"}),
+        (Visit("1", triage_note="denies s/p fall"), set()),
+        (Visit("1", triage_note="no fall"), set()),
+        (Visit("1", triage_note="s/p. fall"), set()),
+        (Visit("1", triage_note="fall"), set()),
+        (Visit("1", chief_complaint="Fall"), {"anchor:fall"}),
+        (Visit("1", coded=(Code("rfv", "58100", "Accident"),)), {"anchor:fall"}),
+        (Visit("1", md_comments="urinary tract infection"), {"anchor:uti"}),
+        (Visit("1", dispensed=(Code("gsn", "1", "Nitrofurantoin (MacroBID)"),)), {"anchor:uti"}),
+        (Visit("1", medication_history=(Code("gsn", "1", "macrobid"),)), set()),
+        (
+            Visit("1", medication_history=(Code("gsn", "1", "Truvada"),), chief_complaint="fall"),
+            {"anchor:fall", "anchor:hiv"},
+        ),
+    ],
+)
+def test_an_anchor_is_on_if_any_of_its_anchors_is(vocabulary: Vocabulary, visit: Visit, fires: set[str]) -> None:
+    assert {n for n in names(vocabulary, visit) if n.startswith("anchor:")} == fires
+
+
+def test_what_an_anchor_is_made_of_leaves() -> None:
+    finder = Finder(ANCHORS)
+    for word in (
+        "s/p",
+        "fall",
+        "tripped",
+        "urinary",
+        "tract",
+        "infection",
+        "urinary_tract",
+        "s/p_fall",
+        "tripped_over",
+    ):
+        assert finder.leaves(word), word
+    for word in ("head", "fall_risk_score", "skin_infection", "chest_pain"):
+        # "fall" alone is an anchor of the chief complaint, so a joined word that holds it leaves too
+        assert finder.leaves(word) == ("fall" in word), word
+
+
+def test_unknown_is_not_absent(vocabulary: Vocabulary) -> None:
+    def unobserved(visit: Visit) -> set[str]:
+        return {vocabulary.names[j] for j in vocabulary.unobserved(visit)}
+
+    assert unobserved(Visit("1")) == set(vocabulary.names)
+    words = {"pain", "neg:fever", "head_strike"}
+    assert unobserved(Visit("1", age=3, sex="M", chief_complaint="", dispensed=(), coded=())) == {
+        "hx:aspirin",
+        "anchor:hiv",
+    }
+    assert words <= unobserved(Visit("1", dispensed=()))
+    everything = Visit("1", 3, "M", "", "", "", (), (), (), ())
+    assert vocabulary.unobserved(everything).size == 0 and vocabulary.present(everything).size == 0
+
+
+def test_json_round_trip_finds_the_same(vocabulary: Vocabulary) -> None:
+    again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
+    visit = Visit("1", age=44, sex="F", triage_note="s/p fall, head strike", chief_complaint="fall")
+    assert again.names == vocabulary.names and again.bigrams == vocabulary.bigrams
+    assert again.find(visit) == vocabulary.find(visit)
+
+
+@pytest.mark.parametrize("damage", ["names", "counts", "conditions", "bigrams"])
+def test_a_damaged_vocabulary_is_refused(vocabulary: Vocabulary, damage: str) -> None:
+    for wrong in ("x", [3], [[1, 2]], None):
+        with pytest.raises(CohortError):
+            Vocabulary.from_json(vocabulary.to_json() | {damage: wrong})
+    with pytest.raises(CohortError):
+        Vocabulary.from_json({k: v for k, v in vocabulary.to_json().items() if k != damage})
+
+
+@pytest.mark.parametrize(
+    ("field", "code", "name"),
+    [
+        ("dispensed", Code("gsn", "1", "Ondansetron 4mg/2mL 2mL VIAL"), "rx:ondansetron"),
+        ("medication_history", Code("gsn", "1", "emtricitabine-tenofovir [Truvada]"), "hx:emtricitabine-tenofovir"),
+        ("medication_history", Code("gsn", "003136"), "hx:gsn 003136"),
+        ("dispensed", Code("drug", "d1", "POLYETHYLENE GLYCOL 3350"), "rx:polyethylene glycol 3350"),
+        ("coded", Code("rfv", "10100", "Fever"), "rfv:fever"),
+        ("coded", Code("rfv", "10100"), "rfv:10100"),
+    ],
+)
+def test_names_of_codes(field: str, code: Code, name: str) -> None:
+    assert code_name(field, code) == name
+
+
+def test_an_anchor_without_a_word_is_refused() -> None:
+    with pytest.raises(ConditionError, match=r"'x'.*no word"):
+        Finder(AnchorSet.from_json({"conditions": [{"name": "x", "anchors": {"notes": ["++"]}}]}))
