@@ -18,68 +18,72 @@ from __future__ import annotations
 
 import re
 
+WORD, SIGN, BLANK = 0, 1, 2
+
 _BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # what str.splitlines breaks at
 
 
-def _compile(letter: str, alnum: str, blank: str, accents: str) -> re.Pattern[str]:
-    """The pattern of one piece over the given character classes.
+_BLANK = rf"[^\S{_BREAKS}]"
+_LETTER = r"[^\W\d_]"
+_ALNUM = r"[^\W_]"
+_REST = rf"{_ALNUM}*+(?:[\u0300-\u036f]++{_ALNUM}*+)*+(?:['’]{_LETTER}++)?+"  # accents may be characters of their own
 
-    Words of two letters or more come first because they are most of a note. Quantifiers are possessive
-    (`++`, `?+`): nothing is given back, so the time is linear in the text.
-    """
-    return re.compile(
-        rf"""
-        {blank}*+
-        (?:
-          (?: {letter}{letter}{alnum}*+{accents}(?:['’]{letter}++)?+
-            | \d++(?:[.,:/-]\d++)*+{letter}*+
-            | w/(?!o(?!{alnum}))
-            | {letter}(?:/{letter}(?!{alnum}))++
-            | {letter}(?:\.{letter}(?!{alnum}))++\.?+
-            | {letter}{alnum}*+{accents}(?:['’]{letter}++)?+
-          )
-          (?:[-_](?={alnum}))?+            # the hyphen inside a compound goes with the part before it
-        | \r\n
-        | .
-        )
-        """,
-        re.VERBOSE | re.DOTALL,
+# Words of two letters or more come first because they are most of a note. Quantifiers are possessive (`++`, `?+`):
+# nothing is given back, so the time is linear in the text.
+_PIECE = re.compile(
+    rf"""
+    {_BLANK}*+
+    (?:
+      (?: {_LETTER}{_LETTER}{_REST}
+        | \d++(?:[.,:/-]\d++)*+{_LETTER}*+
+        | w/(?!o(?!{_ALNUM}))
+        | {_LETTER}(?:/{_LETTER}(?!{_ALNUM}))++
+        | {_LETTER}(?:\.{_LETTER}(?!{_ALNUM}))++\.?+
+        | {_LETTER}{_REST}
+      )
+      (?:[-_](?={_ALNUM}))?+               # the hyphen inside a compound goes with the part before it
+    | \r\n
+    | .
     )
-
-
-_UNICODE = _compile(r"[^\W\d_]", r"[^\W_]", rf"[^\S{_BREAKS}]", r"(?:[\u0300-\u036f]++[^\W_]*+)*+")
-_ASCII = _compile("[a-z]", "[a-z0-9]", r"[ \t\x1f]", "")  # the same on ASCII text, and twice as fast
-
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 _NUMBER = re.compile(r"x?\d")
 _DIGIT = re.compile(r"\d")
 
 
-def pieces(text: str) -> list[str]:
-    """The pieces of `text` in lower case; their lengths sum to len(text). O(len(text)).
+def lower(text: str) -> str:
+    """`text` in lower case, character for character, so that an offset means the same in both.
 
-    Lowering keeps offsets: the one character that becomes two when lowered, the dotted capital I, is left alone.
+    The one character that becomes two when lowered, the dotted capital I, is left as it is.
     """
     low = text.lower()
-    if low.isascii():
-        return _ASCII.findall(low)
-    if len(low) != len(text):
-        low = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-    return _UNICODE.findall(low)
+    return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
-def read(piece: str) -> tuple[str, bool, int, int]:
-    """A piece as (normalised text, is it a word or number, offset of its first character, length)."""
-    if piece[-1] in _BREAKS:
-        return "\n", False, len(piece) - 1, 1
+def pieces(text: str) -> list[str]:
+    """The pieces of lower-case `text`; their lengths sum to len(text). O(len(text)).
+
+    No piece ends in a space and goes on after it: the pieces of a text are those of its parts between spaces,
+    but for the blanks.
+    """
+    return _PIECE.findall(text)
+
+
+def read(piece: str) -> tuple[str, int, int, int]:
+    """A piece as (normalised text, WORD or SIGN or BLANK, offset of its first character, length)."""
     body = piece.lstrip()
     start = len(piece) - len(body)
-    if not body[:1].isalnum():
-        return body, False, start, len(body)
+    if not body:
+        broken = piece[-1:] in _BREAKS and piece != ""
+        return ("\n", SIGN, start - 1, 1) if broken else ("", BLANK, start, 0)
+    if not body[0].isalnum():
+        return body, SIGN, start, len(body)
     if body[-1] in "-_":
         body = body[:-1]
     length = len(body)
     if _NUMBER.match(body):
-        return _DIGIT.sub("#", body), True, start, length
+        return _DIGIT.sub("#", body), WORD, start, length
     if body[1:2] == ".":
         body = body.replace(".", "")
-    return body.replace("’", "'").removesuffix("'s"), True, start, length
+    return body.replace("’", "'").removesuffix("'s"), WORD, start, length

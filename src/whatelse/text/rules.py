@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.text.pieces import pieces, read
+from whatelse.text.pieces import lower, pieces, read
 
 BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, OPEN = (1 << i for i in range(8))
 NEGATES = BEFORE | NEXT_WORD | PREFIX | AFTER
@@ -44,39 +44,49 @@ KINDS = {
 }
 SHIPPED = ("default", "paper")
 
-Phrases = list[tuple[tuple[str, ...], int]]  # the words after the first, and the kinds; longest first
-Reading = tuple[str, bool, int, int, int, Phrases | None]  # what `Rules.memo` knows of a piece
 
-_MEMO_PIECES, _MEMO_LENGTH = 1 << 17, 32  # about 40 MB at most
+# Plain tuples: `tokenize` unpacks them once a word, which named tuples make three times slower.
+# Entry: the phrases that start with one word. What that word does alone (0: nothing), and by second word the longer
+# phrases, longest first, each as (its words from the second on, its kinds).
+Entry = tuple[int, dict[str, list[tuple[tuple[str, ...], int]]]]
+# Piece: text, WORD or SIGN or BLANK, offset of the text in the piece, its length, offset of the next piece, phrases.
+Piece = tuple[str, int, int, int, int, Entry | None]
 
 
-class _Memo(dict[str, Reading]):
-    """Piece -> what it is under these rules. Filled as pieces are met; emptied when it has grown too large."""
+class Memo(dict[str, tuple[Piece, ...]]):
+    """What stands between two spaces -> its pieces. Filled as it is met, for notes use few words again and again.
 
-    __slots__ = ("phrases",)
+    Bounded: long strings are not kept, and when it is full it starts afresh (about 60 MB).
+    """
 
-    def __init__(self, phrases: Mapping[str, Phrases]) -> None:
-        self.phrases = phrases
+    MAX_ENTRIES, MAX_LENGTH = 1 << 17, 32
 
-    def __missing__(self, piece: str) -> Reading:
-        text, is_word, offset, length = read(piece)
-        reading = (text, is_word, offset, length, len(piece), self.phrases.get(text))
-        if len(piece) <= _MEMO_LENGTH:
-            if len(self) >= _MEMO_PIECES:
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self.entries = entries
+
+    def __missing__(self, between: str) -> tuple[Piece, ...]:
+        cut: list[Piece] = []
+        for piece in pieces(between) or [""]:
+            text, what, offset, length = read(piece)
+            cut.append((text, what, offset, length, len(piece), self.entries.get(text)))
+        *most, width, entry = cut[-1]
+        cut[-1] = (*most, width + 1, entry)  # and the space
+        if len(between) <= self.MAX_LENGTH:
+            if len(self) >= self.MAX_ENTRIES:
                 self.clear()
-            self[piece] = reading
-        return reading
+            self[between] = tuple(cut)
+        return tuple(cut)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules ready for use. `phrases` holds, by first word, the phrases that start with it."""
+    """Rules ready for use: by first word, the phrases that start with it."""
 
-    phrases: Mapping[str, Phrases]
-    memo: dict[str, Reading] = field(init=False, repr=False, compare=False)
+    entries: Mapping[str, Entry]
+    memo: Memo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "memo", _Memo(self.phrases))
+        object.__setattr__(self, "memo", Memo(self.entries))
 
 
 def load_rules(rules: str | Path | Rules = "default") -> Rules:
@@ -110,12 +120,14 @@ def _parse(content: str, file: str) -> Rules:
     kinds: dict[tuple[str, ...], int] = {}
     for name, kind in KINDS.items():
         for phrase in _strings(table.get(name) or [], name, file):
-            words = tuple(read(p)[0] for p in pieces("\n" if phrase == "newline" else phrase))
+            words = tuple(read(p)[0] for p in pieces(lower("\n" if phrase == "newline" else phrase.strip())))
             kinds[words] = kinds.get(words, 0) | kind
-    phrases: dict[str, Phrases] = {}
+    entries: dict[str, Entry] = {}
     for words in sorted(kinds, key=len, reverse=True):
-        phrases.setdefault(words[0], []).append((words[1:], kinds[words]))
-    return Rules(phrases)
+        _, longer = entries.setdefault(words[0], (kinds.get(words[:1], 0), {}))
+        if len(words) > 1:
+            longer.setdefault(words[1], []).append((words[1:], kinds[words]))
+    return Rules(entries)
 
 
 def _strings(value: Any, name: str, file: str) -> list[str]:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import accumulate, compress
-from operator import add, not_
+from itertools import accumulate, chain, compress
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from whatelse.text.pieces import pieces
-from whatelse.text.rules import AFTER, ANSWER, BEFORE, NEGATES, NEXT_WORD, OPEN, STOP, Phrases, Rules, load_rules
+from whatelse.text.pieces import SIGN, WORD, lower
+from whatelse.text.rules import (
+    AFTER,
+    ANSWER,
+    BEFORE,
+    NEGATES,
+    NEXT_WORD,
+    OPEN,
+    STOP,
+    Entry,
+    Piece,
+    Rules,
+    load_rules,
+)
 
 
 class Token(NamedTuple):
@@ -33,7 +44,8 @@ class Token(NamedTuple):
         return "neg:" + self.text if self.negated else self.text
 
 
-_make = partial(tuple.__new__, Token)  # Token._make without its Python frame
+_new = tuple.__new__  # Token(...) without the Python frame of a named tuple's constructor
+_text, _width = itemgetter(0), itemgetter(4)  # of a Piece
 
 
 def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
@@ -41,19 +53,23 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
 
     `rules` is `default`, `paper`, a path to a rules file or loaded `Rules`. Time and memory are O(len(text)).
     """
-    if rules.__class__ is not Rules:
+    if not isinstance(rules, Rules):
         rules = load_rules(rules)
-    cut = pieces(text)
-    if not cut:
-        return []
-    # Columns, not a loop over pieces: everything that is the same for each piece runs in C.
-    texts, is_word, offsets, lengths, widths, phrases = zip(*map(rules.memo.__getitem__, cut), strict=True)
-    starts = list(map(add, accumulate(widths, initial=0), offsets))
-    ends = list(map(add, starts, lengths))
-    triggers = _mark(texts, is_word, starts, ends, phrases)
-    opens = (False, *map(not_, is_word))
-    columns = zip(texts, starts, ends, map(bool, triggers), triggers, opens, strict=False)
-    return list(map(_make, compress(columns, is_word)))
+    cut = list(chain.from_iterable(map(rules.memo.__getitem__, lower(text).split(" "))))
+    places = list(accumulate(map(_width, cut), initial=0))
+    if not all(map(_text, cut)):  # two spaces in a row, a tab: blanks have no part in what follows
+        keep = [piece[0] != "" for piece in cut]
+        cut, places = list(compress(cut, keep)), list(compress(places, keep))
+    tokens: list[Token] = []
+    opens = False
+    for (word, what, offset, length, _, _), place, trigger in zip(cut, places, _triggers(cut, places), strict=False):
+        if what == WORD:
+            start = place + offset
+            tokens.append(_new(Token, (word, start, start + length, trigger is not None, trigger, opens)))
+            opens = False
+        elif what == SIGN:
+            opens = True
+    return tokens
 
 
 def words(tokens: list[Token]) -> list[str]:
@@ -61,62 +77,71 @@ def words(tokens: list[Token]) -> list[str]:
     return ["neg:" + text if negated else text for text, _, _, negated, _, _ in tokens]
 
 
-def _mark(
-    texts: tuple[str, ...],
-    is_word: tuple[bool, ...],
-    starts: list[int],
-    ends: list[int],
-    phrases: tuple[Phrases | None, ...],
-) -> list[Token | None]:
+def _triggers(cut: list[Piece], places: list[int]) -> list[Token | None]:
     """What negates each piece, or None. One pass over the pieces that may start a phrase.
 
     A `before` phrase negates from its end to the next stop or phrase that negates; an `after` phrase from its start
     back to the last stop, `open` or phrase that negates. Scopes of one kind do not overlap: linear time.
     """
-    n = len(texts)
+    n = len(cut)
     triggers: list[Token | None] = [None] * n
     trigger: Token | None = None  # the `before` phrase whose scope is open
     begin = 0  # where that scope begins
     back = 0  # how far back an `after` phrase may reach
     done = 0  # end of the last phrase: phrases do not overlap
-    for i in compress(range(n), phrases):
-        if i < done:
+    for i, piece in enumerate(cut):
+        entry = piece[5]
+        if entry is None or i < done:
             continue
-        for tail, kinds in phrases[i] or ():
-            j = i + 1 + len(tail)
-            if tail and texts[i + 1 : j] != tail:
-                continue
-            if kinds & ANSWER:
-                if j == n or not is_word[j] or _is_stop(phrases[j]):
-                    kinds = AFTER
-                elif kinds == ANSWER:
-                    continue
-            break
-        else:
-            continue
-        done = j
+        kinds, longer = entry
+        done = i + 1
+        if longer and done < n and cut[done][0] in longer:
+            kinds, done = _longest(cut, i, entry)
+        elif kinds & ANSWER:
+            kinds = _answer(cut, done, kinds)
         if kinds == OPEN:
-            back = j
+            back = done
             continue
         if trigger is not None and kinds & (STOP | BEFORE | AFTER):
             triggers[begin:i] = [trigger] * (i - begin)
             trigger = None
         if kinds & STOP:
-            back = j
+            back = done
         if kinds & NEGATES:
-            cue = Token(" ".join(texts[i:j]), starts[i], ends[j - 1])
+            last = cut[done - 1]
+            start, end = places[i] + piece[2], places[done - 1] + last[2] + last[3]
+            cue = _new(Token, (" ".join([p[0] for p in cut[i:done]]), start, end, False, None, False))
             if kinds & BEFORE:
                 trigger = cue
-                begin = back = j
+                begin = back = done
             elif kinds & AFTER:
                 triggers[back:i] = [cue] * (i - back)
-                back = j
-            elif j < n and is_word[j] and (kinds & NEXT_WORD or starts[j] == ends[i]):
-                triggers[j] = cue
+                back = done
+            elif done < n and (kinds & NEXT_WORD or places[done] + cut[done][2] == end):
+                triggers[done] = cue
     if trigger is not None:
         triggers[begin:] = [trigger] * (n - begin)
     return triggers
 
 
-def _is_stop(phrases: Phrases | None) -> bool:
-    return phrases is not None and any(not tail and kinds & STOP for tail, kinds in phrases)
+def _longest(cut: list[Piece], i: int, entry: Entry) -> tuple[int, int]:
+    """The kinds and the end of the longest phrase at piece i, whose next piece is the second word of one."""
+    alone, longer = entry
+    for tail, kinds in longer[cut[i + 1][0]]:
+        end = i + 1 + len(tail)
+        if tuple([piece[0] for piece in cut[i + 1 : end]]) == tail:
+            kinds = _answer(cut, end, kinds)
+            if kinds:
+                return kinds, end
+    return _answer(cut, i + 1, alone), i + 1
+
+
+def _answer(cut: list[Piece], end: int, kinds: int) -> int:
+    """`kinds` of a phrase that ends before piece `end`: ANSWER is AFTER where an answer can be, else nothing."""
+    if not kinds & ANSWER:
+        return kinds
+    if end < len(cut):
+        _, what, _, _, _, entry = cut[end]
+        if what == WORD and (entry is None or not entry[0] & STOP):
+            return kinds & ~ANSWER
+    return AFTER
