@@ -15,9 +15,15 @@ from whatelse.noisyor.params import NoisyOr
 
 torch = pytest.importorskip("torch", reason="the extra 'nvil' is not installed")
 
-from whatelse.noisyor import _nvil_gradients as g  # noqa: E402
-from whatelse.noisyor import nvil  # noqa: E402
-from whatelse.noisyor.nvil import EpochEnd, EpochRecord, NvilResult, NvilSettings, fit_nvil  # noqa: E402
+from whatelse.noisyor import _nvil_likelihood as likelihood  # noqa: E402
+from whatelse.noisyor._nvil_training import (  # noqa: E402
+    Batch,
+    Training,
+    censored_logits,
+    log_bernoulli,
+    recognition_gradient,
+)
+from whatelse.noisyor.nvil import L2_CHOICES, EpochEnd, EpochRecord, NvilResult, NvilSettings, fit_nvil  # noqa: E402
 
 M, N_FINDINGS = 4, 9
 ANCHORS = np.array([7, 0, 4, 2])
@@ -55,18 +61,36 @@ def log_evidence(model: NoisyOr, X: csr_matrix) -> float:
     return float(np.mean(rows))
 
 
-def train_state(model: NoisyOr, X: csr_matrix, **settings: float) -> nvil._Training:
-    return nvil._Training(X, model, ANCHORS, NvilSettings(**settings), 3, torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
+def train_state(model: NoisyOr, X: csr_matrix, **settings: float) -> Training:
+    return Training(X, model, ANCHORS, NvilSettings(**settings), 3, torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
 
 
 def every_state(visits: int) -> torch.Tensor:
-    """(visits, 2^m, m + 1): all states as samples, with the leak's column of ones."""
-    padded = np.hstack([STATES, np.ones((len(STATES), 1))])
-    return torch.as_tensor(padded).expand(visits, -1, -1).contiguous()
+    """(visits, 2^m, m): all states as samples."""
+    return torch.as_tensor(STATES).expand(visits, -1, -1).contiguous()
+
+
+@pytest.fixture(params=["compiled", "tensors"])
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test with both implementations of the likelihood, the one for other devices too."""
+    if request.param == "tensors":
+        monkeypatch.setattr(likelihood, "_compiled", likelihood._tensors)
+    return str(request.param)
+
+
+def log_likelihood(
+    t: Training, batch: Batch, y: torch.Tensor, weight: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    table = likelihood.cost_table(t.parameters["u"], t.fixed, t.free)
+    weight = torch.ones_like(y[:, :, 0]) if weight is None else weight
+    log_p, gradient = likelihood.log_likelihood(table, batch.columns, y, weight, gradient=True)
+    without, nothing = likelihood.log_likelihood(table, batch.columns, y, weight, gradient=False)
+    assert gradient is not None and nothing is None and torch.equal(log_p, without)
+    return log_p, gradient * t.free
 
 
 def exact_objective(
-    t: nvil._Training, batch: g.Batch, u: torch.Tensor, phi: torch.Tensor, extra: torch.Tensor
+    t: Training, batch: Batch, u: torch.Tensor, phi: torch.Tensor, extra: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Bound and supervised term summed over visits, enumerated, written from the paper's equations."""
     f, leak = torch.sigmoid(-u[:, :-1]).T, torch.sigmoid(u[:, -1])
@@ -85,7 +109,7 @@ def exact_objective(
     return (log_q.exp() * (log_p - log_q)).sum(), (a * s.log() + (1 - a) * (1 - s).log()).sum()
 
 
-def exact_gradients(t: nvil._Training, batch: g.Batch, supervised: float) -> dict[str, torch.Tensor]:
+def exact_gradients(t: Training, batch: Batch, supervised: float) -> dict[str, torch.Tensor]:
     """By automatic differentiation of the enumerated objective."""
     leaves = {name: t.parameters[name].clone().requires_grad_() for name in ("u", "phi", "phi_extra")}
     bound, anchor_term = exact_objective(t, batch, *leaves.values())
@@ -93,15 +117,30 @@ def exact_gradients(t: nvil._Training, batch: g.Batch, supervised: float) -> dic
     return {name: leaf.grad for name, leaf in leaves.items()}
 
 
+@pytest.mark.usefixtures("implementation")
 def test_log_likelihood_equals_the_papers_product(rng: np.random.Generator) -> None:
     model = toy_model(rng)
     X = draw(model, 30, rng)
     t = train_state(model, X)
     batch, y = t.visits.batch(torch.arange(30)), every_state(30)
-    log_p, _ = g.log_likelihood(g.cost_table(t.parameters["u"], t.fixed, t.free), batch.columns, y)
-    log_p = log_p + g.log_bernoulli(y[:, :, :-1], t.prior_logits)
+    log_p = log_likelihood(t, batch, y)[0] + log_bernoulli(y, t.prior_logits)
     expected = [[log_joint(model, x, state) for state in STATES] for x in X.toarray()]
     np.testing.assert_allclose(log_p.numpy(), expected, rtol=1e-9)
+
+
+def test_both_implementations_agree_on_long_visits_in_single_precision(rng: np.random.Generator) -> None:
+    """Hundreds of unlikely findings present: the product of chances passes the range of floats many times."""
+    n, m, visits, samples = 600, 6, 5, 4
+    table = torch.as_tensor(rng.exponential(1e-3, (n, m + 1)), dtype=torch.float32)
+    x = rng.random((visits, n)) < 0.9
+    x[3] = False
+    columns = torch.tensor([[*np.flatnonzero(row), *[n] * (n - row.sum())] for row in x])
+    y = torch.as_tensor(rng.random((visits, samples, m)) < 0.4, dtype=torch.float32)
+    weight = torch.as_tensor(rng.random((visits, samples)), dtype=torch.float32)
+    fast, slow = (f(table, columns, y, weight, True) for f in (likelihood._compiled, likelihood._tensors))
+    assert float(fast[0].min()) < -1500
+    torch.testing.assert_close(fast[0], slow[0], rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(fast[1], slow[1], rtol=1e-4, atol=1e-3)
 
 
 def test_batch_is_centred_and_padded_and_survives_visits_with_nothing_present(rng: np.random.Generator) -> None:
@@ -116,6 +155,7 @@ def test_batch_is_centred_and_padded_and_survives_visits_with_nothing_present(rn
     assert empty.visits.batch(torch.tensor([0, 1])).columns.tolist() == [[9], [9]]
 
 
+@pytest.mark.usefixtures("implementation")
 def test_expected_score_function_gradient_is_the_gradient_of_the_enumerated_objective(rng: np.random.Generator) -> None:
     """Every state weighted by q(y | x), and any baseline taken off the signal: exact for theta, phi and phi_0'."""
     model = toy_model(rng)
@@ -124,21 +164,18 @@ def test_expected_score_function_gradient_is_the_gradient_of_the_enumerated_obje
     exact = exact_gradients(t, batch, supervised=0.7)
 
     logits = batch.x @ now["phi"].T
-    on, q = y[:, :, :-1], torch.sigmoid(logits)
-    table = g.cost_table(now["u"], t.fixed, t.free)
-    log_p, inverse = g.log_likelihood(table, batch.columns, y)
-    log_q = g.log_bernoulli(on, logits)
+    q, log_q = torch.sigmoid(logits), log_bernoulli(y, logits)
     weight = log_q.exp()
-    u = g.likelihood_gradient(table, batch.columns, y, inverse, weight, t.free)
+    log_p, u = log_likelihood(t, batch, y, weight)
     torch.testing.assert_close(u, exact["u"], rtol=1e-9, atol=1e-10)
     assert not u[~t.free].any()
 
     baseline = torch.as_tensor(rng.normal(size=(12, 1)) * 5)
-    signal = weight * (log_p + g.log_bernoulli(on, t.prior_logits) - log_q - baseline)
-    pull = torch.einsum("bs,bsi->bi", signal, on - q[:, None])
-    blind = g.censored_logits(batch, logits, now["phi"], now["phi_extra"], t.visits.anchor_columns)
+    signal = weight * (log_p + log_bernoulli(y, t.prior_logits) - log_q - baseline)
+    pull = torch.einsum("bs,bsi->bi", signal, y - q[:, None])
+    blind = censored_logits(batch, logits, now["phi"], now["phi_extra"], t.visits.anchor_columns)
     supervised_pull = 0.7 * (batch.anchors - torch.sigmoid(blind))
-    phi, extra = g.recognition_gradient(batch, pull, supervised_pull, t.visits.anchor_columns)
+    phi, extra = recognition_gradient(batch, pull, supervised_pull, t.visits.anchor_columns)
     torch.testing.assert_close(phi, exact["phi"], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(extra, exact["phi_extra"], rtol=1e-9, atol=1e-10)
 
@@ -179,13 +216,11 @@ def test_baseline_gradient_lowers_the_squared_signal(rng: np.random.Generator) -
     centre, scale = t.moments[0], t.moments[1].sqrt().clamp(min=1.0)
     # The same draws again, with no baseline and moments held fixed, give the signal that it has to predict.
     hidden, out = t.parameters["hidden"], t.parameters["out"]
-    y = torch.ones(8, 50, M + 1, dtype=torch.float64)
     q = torch.sigmoid(batch.x @ t.parameters["phi"].T)
     uniform = torch.rand(8, 50, M, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    y[:, :, :-1] = (uniform < q[:, None]).double()
-    log_p, _ = g.log_likelihood(g.cost_table(t.parameters["u"], t.fixed, t.free), batch.columns, y)
-    target = log_p + g.log_bernoulli(y[:, :, :-1], t.prior_logits)
-    target = target - g.log_bernoulli(y[:, :, :-1], batch.x @ t.parameters["phi"].T) - centre
+    y = (uniform < q[:, None]).double()
+    target = log_likelihood(t, batch, y)[0] + log_bernoulli(y, t.prior_logits)
+    target = target - log_bernoulli(y, batch.x @ t.parameters["phi"].T) - centre
     leaves = [hidden.clone().requires_grad_(), out.clone().requires_grad_()]
     half_square(leaves[0], leaves[1], target).backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(ascent["hidden"] * 8 * scale, leaves[0].grad, rtol=1e-9, atol=1e-10)
@@ -203,9 +238,9 @@ def test_supervised_term_sees_no_anchor(rng: np.random.Generator) -> None:
         torch.arange(10)
     )
     extra, columns = t.parameters["phi_extra"], t.visits.anchor_columns
-    blind = g.censored_logits(batch, batch.x @ phi.T, phi, extra, columns)
-    torch.testing.assert_close(blind, g.censored_logits(other, other.x @ phi.T, phi, extra, columns))
-    gradient, _ = g.recognition_gradient(batch, torch.zeros_like(blind), batch.anchors - blind.sigmoid(), columns)
+    blind = censored_logits(batch, batch.x @ phi.T, phi, extra, columns)
+    torch.testing.assert_close(blind, censored_logits(other, other.x @ phi.T, phi, extra, columns))
+    gradient, _ = recognition_gradient(batch, torch.zeros_like(blind), batch.anchors - blind.sigmoid(), columns)
     assert gradient[:, ANCHORS].abs().max() < 1e-12
     assert gradient.abs().sum() > 1
 
@@ -305,15 +340,15 @@ def test_interrupt_inside_an_epoch_loses_that_epoch_only(
     X = draw(model, 150, rng)
     file = tmp_path / "run.safetensors"
     whole = fit_nvil(X, model, ANCHORS, fast(), 4)
-    steps, move = itertools.count(), nvil._Training.move
+    steps, move = itertools.count(), Training.move
 
-    def interrupted(self: nvil._Training, ascent: dict[str, torch.Tensor]) -> None:
+    def interrupted(self: Training, ascent: dict[str, torch.Tensor]) -> None:
         if next(steps) == 17:  # the third step of the fourth epoch
             raise KeyboardInterrupt
         move(self, ascent)
 
     with monkeypatch.context() as patched:
-        patched.setattr(nvil._Training, "move", interrupted)
+        patched.setattr(Training, "move", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fit_nvil(X, model, ANCHORS, fast(), 4, checkpoint=file)
     seen: list[int] = []
@@ -341,6 +376,7 @@ def test_checkpoint_of_another_run_or_a_damaged_one_is_refused(rng: np.random.Ge
         fit_nvil(X, model, ANCHORS, fast(epochs=1), 4, checkpoint=file)
 
 
+@pytest.mark.usefixtures("implementation")
 def test_parameters_at_the_edge_stay_finite(rng: np.random.Generator) -> None:
     """Anchors without false positives or misses, failures of exactly 0 and 1, leaks of 0: as moments may give them."""
     model = toy_model(rng)
@@ -365,7 +401,7 @@ def test_defaults_are_the_papers() -> None:
     s = NvilSettings()
     assert (s.samples, s.learning_rate, s.theta_rate, s.burn_in) == (10, 1e-4, 0.2, 50)
     assert (s.phi_range, s.hidden) == (0.1, 100)
-    assert set(nvil.L2_CHOICES) == {0, 0.1, 0.01, 0.001}
+    assert set(L2_CHOICES) == {0, 0.1, 0.01, 0.001}
 
 
 @pytest.mark.parametrize(

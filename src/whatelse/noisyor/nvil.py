@@ -17,74 +17,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
-from torch import Tensor
 
 from whatelse.errors import ModelError
-from whatelse.noisyor import _nvil_gradients as g
 from whatelse.noisyor._nvil_checkpoint import read_checkpoint, write_checkpoint
+from whatelse.noisyor._nvil_settings import L2_CHOICES, NvilSettings
+from whatelse.noisyor._nvil_training import Training
 from whatelse.noisyor.params import NoisyOr
 
-L2_CHOICES = (0.0, 0.1, 0.01, 0.001)
-"""The weight decays among which the paper selects by held-out anchors."""
-
-
-@dataclass(frozen=True)
-class NvilSettings:
-    """The defaults are the paper's; where the paper gives none, that is said.
-
-    epochs          passes over the visits, burn-in included (the paper stops by held-out anchors: any upper limit)
-    burn_in         epochs at the start in which theta is held fixed
-    samples         draws of the conditions for each visit and step
-    learning_rate   of phi and of the baseline
-    theta_rate      the learning rate of theta as a share of that
-    supervised      lambda (no value given)
-    l2              weight decay on phi without its biases, per visit: the penalty is l2/2 |phi|^2 (see L2_CHOICES)
-    phi_range       phi starts uniform in [-phi_range, phi_range]
-    hidden          tanh units of the baseline
-    minibatch       visits in a step (not given)
-    smoothing       of the running mean and variance of the signal (not given)
-    rms_decay       of RMSprop's squared gradients (not given: the default of Torch's RMSprop)
-    margin          failures and leaks that are learned start within [margin, 1 - margin]: the sigmoid reaches
-                    neither 0 nor 1 (not given)
-    """
-
-    epochs: int = 200
-    burn_in: int = 50
-    samples: int = 10
-    learning_rate: float = 1e-4
-    theta_rate: float = 0.2
-    supervised: float = 1.0
-    l2: float = 0.0
-    phi_range: float = 0.1
-    hidden: int = 100
-    minibatch: int = 100
-    smoothing: float = 0.8
-    rms_decay: float = 0.99
-    margin: float = 1e-4
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "burn_in", "learning_rate", "theta_rate", "supervised", "l2", "phi_range"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ModelError(f"{name} is {getattr(self, name)}, must be finite and not negative")
-        for name in ("samples", "hidden", "minibatch"):
-            if getattr(self, name) < 1:
-                raise ModelError(f"{name} is {getattr(self, name)}, must be at least 1")
-        for name in ("smoothing", "rms_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ModelError(f"{name} is {getattr(self, name)}, must be at least 0 and below 1")
-        if not 0 < self.margin < 0.5:
-            raise ModelError(f"margin is {self.margin}, must be between 0 and 0.5")
+__all__ = ["L2_CHOICES", "EpochEnd", "EpochRecord", "NvilResult", "NvilSettings", "fit_nvil"]
 
 
 @dataclass(frozen=True)
@@ -148,7 +97,7 @@ def fit_nvil(
     """
     settings = settings or NvilSettings()
     columns = _check(X, start, anchor_columns)
-    training = _Training(X, start, columns, settings, seed, torch.device(device))
+    training = Training(X, start, columns, settings, seed, torch.device(device))
     history: list[EpochRecord] = []
     stopped = False
     fingerprint = _fingerprint(X, start, columns, settings, seed)
@@ -173,155 +122,6 @@ def fit_nvil(
     phi_extra = training.parameters["phi_extra"].cpu().double().numpy()
     centre = training.visits.centre.cpu().double().numpy()
     return NvilResult(training.snapshot()(), history, phi, phi_extra, centre, stopped)
-
-
-class _Training:
-    """Parameters, RMSprop's squared gradients and the running moments of the signal, and the step that moves them."""
-
-    def __init__(
-        self,
-        X: csr_matrix,
-        start: NoisyOr,
-        anchor_columns: NDArray[np.int64],
-        settings: NvilSettings,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        m, n = start.m, start.n
-        self.settings, self.seed, self.device, self.start = settings, seed, device, start
-
-        def put(array: ArrayLike, kind: torch.dtype = dtype) -> Tensor:
-            return torch.from_numpy(np.array(array, order="C")).to(device, kind)
-
-        centre = np.bincount(X.indices, minlength=n) / X.shape[0]
-        self.visits = g.Visits(
-            put(X.indptr, torch.int64), put(X.indices, torch.int64), put(centre), put(anchor_columns, torch.int64)
-        )
-        fires = np.vstack([1.0 - start.fail, start.leak]).T  # (n, m + 1): P(this cause turns the finding on)
-        free = ~start.frozen.T
-        free[anchor_columns] = False
-        self.free = put(free, torch.bool)
-        self.fixed = put(-np.log1p(-np.minimum(fires, 1.0 - 1e-12)))
-        self.prior_logits = put(np.log(start.prior) - np.log1p(-start.prior))
-
-        inside = np.clip(fires, settings.margin, 1.0 - settings.margin)
-        random = self._generator(epoch=0)
-
-        def uniform(width: float, *shape: int) -> Tensor:
-            return ((torch.rand(*shape, generator=random, dtype=dtype, device=device) * 2 - 1) * width).to(dtype)
-
-        self.parameters = {
-            "u": put(np.log(inside) - np.log1p(-inside)),
-            "phi": uniform(settings.phi_range, m, n + 1),
-            "phi_extra": uniform(settings.phi_range, m),
-            "hidden": uniform((n + 1) ** -0.5, n + 1, settings.hidden),
-            "out": uniform(settings.hidden**-0.5, settings.hidden),
-        }
-        self.squares = {name: torch.zeros_like(value) for name, value in self.parameters.items()}
-        self.moments = torch.zeros(2, dtype=dtype, device=device)  # mean and variance of the signal
-
-    def _generator(self, epoch: int) -> torch.Generator:
-        """The random numbers of one epoch depend on nothing but the seed and its number."""
-        word = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
-        return torch.Generator(device=self.device).manual_seed(int(word))
-
-    def run_epoch(self, epoch: int) -> tuple[float, float]:
-        """One pass over the visits in random order; the means per visit of bound and supervised term."""
-        random = self._generator(epoch)
-        count = self.visits.indptr.numel() - 1
-        order = torch.randperm(count, generator=random, device=self.device)
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for first in range(0, count, self.settings.minibatch):
-            rows = order[first : first + self.settings.minibatch]
-            smoothing = 0.0 if epoch == 1 and first == 0 else self.settings.smoothing
-            theta = epoch > self.settings.burn_in
-            ascent, sums = self.gradients(self.visits.batch(rows), random, smoothing, theta=theta)
-            self.move(ascent)
-            totals += sums
-        bound, supervised = (totals / count).tolist()
-        return bound, supervised
-
-    def gradients(
-        self, batch: g.Batch, random: torch.Generator, smoothing: float, *, theta: bool
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """Estimated gradients per visit by parameter name, and the sums of bound and supervised term (2,).
-
-        Updates the running moments of the signal on the way: they are taken before they are used, as in NVIL.
-        """
-        settings, now, anchors = self.settings, self.parameters, self.visits.anchor_columns
-        count, samples = batch.x.shape[0], settings.samples
-
-        logits = batch.x @ now["phi"].T
-        q = torch.sigmoid(logits)
-        y = torch.ones(count, samples, q.shape[1] + 1, dtype=q.dtype, device=q.device)
-        on = y[:, :, :-1]
-        on.copy_(torch.rand(on.shape, generator=random, dtype=q.dtype, device=q.device) < q[:, None])
-
-        table = g.cost_table(now["u"], self.fixed, self.free)
-        log_p, inverse = g.log_likelihood(table, batch.columns, y)
-        bound = log_p + g.log_bernoulli(on, self.prior_logits) - g.log_bernoulli(on, logits)  # (B, S)
-
-        layer = torch.tanh(batch.x @ now["hidden"])
-        signal = bound - (layer @ now["out"])[:, None]
-        variance, mean = torch.var_mean(signal, correction=0)
-        self.moments.mul_(smoothing).add_(torch.stack([mean, variance]), alpha=1 - smoothing)
-        signal = (signal - self.moments[0]) / self.moments[1].sqrt().clamp(min=1.0)
-
-        blind = g.censored_logits(batch, logits, now["phi"], now["phi_extra"], anchors)
-        supervised = g.log_bernoulli(batch.anchors[:, None], blind).sum()
-        pull = torch.bmm(signal[:, None] / samples, on).squeeze(1) - signal.mean(1, keepdim=True) * q
-        supervised_pull = settings.supervised * (batch.anchors - torch.sigmoid(blind))
-
-        ascent = {}
-        ascent["phi"], ascent["phi_extra"] = g.recognition_gradient(batch, pull, supervised_pull, anchors)
-        # The baseline follows the signal: this is the gradient of -signal^2 / 2 with the moments held fixed.
-        error = signal.mean(1)
-        ascent["out"] = error @ layer
-        ascent["hidden"] = batch.x.T @ (torch.outer(error, now["out"]) * (1 - layer * layer))
-        if theta:
-            weight = torch.full_like(bound, 1.0 / samples)
-            ascent["u"] = g.likelihood_gradient(table, batch.columns, y, inverse, weight, self.free)
-        for gradient in ascent.values():
-            gradient /= count
-        if settings.l2:
-            ascent["phi"][:, :-1] -= settings.l2 * now["phi"][:, :-1]
-        return ascent, torch.stack([bound.sum() / samples, supervised])
-
-    def move(self, ascent: dict[str, Tensor]) -> None:
-        """One step of RMSprop, uphill: s <- d s + (1 - d) g^2, p <- p + rate g / (sqrt(s) + 1e-8)."""
-        settings = self.settings
-        for name, gradient in ascent.items():
-            rate = settings.learning_rate * (settings.theta_rate if name == "u" else 1.0)
-            square = self.squares[name].mul_(settings.rms_decay)
-            square.addcmul_(gradient, gradient, value=1 - settings.rms_decay)
-            self.parameters[name].addcdiv_(gradient, square.sqrt().add_(1e-8), value=rate)
-
-    def snapshot(self) -> Callable[[], NoisyOr]:
-        """The model as it is now, built when called; what is frozen comes back exactly as it was given."""
-        start, free = self.start, self.free.cpu().numpy()
-        u = self.parameters["u"].cpu().double().numpy().copy()
-
-        def model() -> NoisyOr:
-            fires = 1.0 / (1.0 + np.exp(-u))
-            fail = np.where(free[:, :-1], 1.0 - fires[:, :-1], start.fail.T).T
-            leak = np.where(free[:, -1], fires[:, -1], start.leak)
-            return dataclasses.replace(start, fail=fail, leak=leak)
-
-        return model
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that the next epoch depends on, by name."""
-        state = {name: value.cpu().numpy() for name, value in self.parameters.items()}
-        state |= {f"square.{name}": value.cpu().numpy() for name, value in self.squares.items()}
-        return state | {"moments": self.moments.cpu().numpy()}
-
-    def load(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take up where `state` was taken."""
-        for name, value in self.parameters.items():
-            value.copy_(torch.from_numpy(state[name]))
-            self.squares[name].copy_(torch.from_numpy(state[f"square.{name}"]))
-        self.moments.copy_(torch.from_numpy(state["moments"]))
 
 
 def _check(X: csr_matrix, start: NoisyOr, anchor_columns: ArrayLike) -> NDArray[np.int64]:
