@@ -1,9 +1,9 @@
 """Negation on NegEx's test kit: `python -m benchmarks.negation [--rules FILE] [--errors]`.
 
 Each line of the kit is a concept, a sentence it stands in and whether it is negated there. The verdict is that of the
-token in which the concept's first word begins; positive class: Negated (`Possible`, where a kit has it, is not). Where the
-concept occurs more than once in its sentence the occurrence in capitals counts, which is how the kit marks it (then the first);
-where its text runs over the end of the sentence, the longest part of it that is there, from either end.
+token in which the concept's first word begins; positive class: Negated (`Possible`, where a kit has it, is not).
+Where the concept occurs more than once in its sentence the occurrence in capitals counts, which is how the kit marks
+it, then the first; where its text runs over the end of the sentence, the longest part that is there, from either end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import argparse
 import csv
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from whatelse.text import load_rules, tokenize
+from whatelse.text import tokenize
 
 DATA = Path(os.environ.get("WHATELSE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -93,7 +93,8 @@ def main() -> None:
             for m, guess in zip(mentions, predicted, strict=True):
                 if guess != m.negated:
                     kind = "false negation" if guess else "missed negation"
-                    print(f"  {kind}, line {m.line}: …{m.sentence[max(0, m.start - 70) : m.start]}>>{m.sentence[m.start:][:70]}")
+                    before, after = m.sentence[max(0, m.start - 70) : m.start], m.sentence[m.start :][:70]
+                    print(f"  {kind}, line {m.line}: …{before}>>{after}")
 
 
 if __name__ == "__main__":

@@ -4,4 +4,14 @@ from whatelse.text.bigrams import Bigram, BigramCounts, join_bigrams, learn_bigr
 from whatelse.text.rules import Rules, load_rules
 from whatelse.text.tokens import Token, tokenize, words
 
-__all__ = ["Bigram", "BigramCounts", "Rules", "Token", "join_bigrams", "learn_bigrams", "load_rules", "tokenize", "words"]
+__all__ = [
+    "Bigram",
+    "BigramCounts",
+    "Rules",
+    "Token",
+    "join_bigrams",
+    "learn_bigrams",
+    "load_rules",
+    "tokenize",
+    "words",
+]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import log
 
 from whatelse.text.tokens import Token
@@ -61,7 +62,7 @@ class BigramCounts:
         texts = [t.text for t in tokens]
         pairs = [
             (a.text, b.text)
-            for a, b in zip(tokens, tokens[1:], strict=False)
+            for a, b in pairwise(tokens)
             if not b.opens and a.negated == b.negated and "#" not in a.text and "#" not in b.text
         ]
         self.words.update(texts)

@@ -6,10 +6,11 @@ A rules file has these lists of phrases (any may be left out), and nothing else 
     next_word   negates one word, the one that follows                 "-", non
     prefix      as `next_word`, where no blank stands between          "-"   ("-fever", not "HEENT - normal")
     after       negates the words that stand before, back to a stop    ruled out, is absent
-    answer      as `after`, where a sign, a stop or the end follows    no   ("fever: no, cough: yes")
+    answer      as `after`, where a stop, an open sign or the end      no   ("fever: no, cough: yes")
+                follows
     pseudo      looks like one of the above and does nothing           no change, gram negative
     stop        ends what is being negated, in both directions         but, ".", "newline"
-    open        ends what `after` reaches back to, and nothing else    ",", with
+    open        words and signs that end the reach back of `after`     ",", with
 
 A phrase is cut into words as a note is; where several match at one place the longest counts. A phrase may be in
 several lists: the paper's "-" is a stop and negates the next word; "no" is an answer where it can be, else `before`.
@@ -30,7 +31,7 @@ import yaml
 from whatelse.errors import InputError
 from whatelse.text.pieces import lower, pieces, read
 
-BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, OPEN = (1 << i for i in range(8))
+BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP = (1 << i for i in range(7))
 NEGATES = BEFORE | NEXT_WORD | PREFIX | AFTER
 KINDS = {
     "before": BEFORE,
@@ -40,7 +41,6 @@ KINDS = {
     "answer": ANSWER,
     "pseudo": PSEUDO,
     "stop": STOP,
-    "open": OPEN,
 }
 SHIPPED = ("default", "paper")
 
@@ -65,24 +65,27 @@ class Memo(dict[str, tuple[Piece, ...]]):
         self.entries = entries
 
     def __missing__(self, between: str) -> tuple[Piece, ...]:
-        cut: list[Piece] = []
-        for piece in pieces(between) or [""]:
-            text, what, offset, length = read(piece)
-            cut.append((text, what, offset, length, len(piece), self.entries.get(text)))
-        *most, width, entry = cut[-1]
-        cut[-1] = (*most, width + 1, entry)  # and the space
+        cut = pieces(between) or [""]
+        widths = [*map(len, cut[:-1]), len(cut[-1]) + 1]  # the last is followed by the space
+        result = tuple(
+            [
+                (*reading, width, self.entries.get(reading[0]))
+                for reading, width in zip(map(read, cut), widths, strict=True)
+            ]
+        )
         if len(between) <= self.MAX_LENGTH:
             if len(self) >= self.MAX_ENTRIES:
                 self.clear()
-            self[between] = tuple(cut)
-        return tuple(cut)
+            self[between] = result
+        return result
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules ready for use: by first word, the phrases that start with it."""
+    """Rules ready for use: by first word, the phrases that start with it; and the words of `open`."""
 
     entries: Mapping[str, Entry]
+    opens: frozenset[str] = frozenset()
     memo: Memo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -114,20 +117,28 @@ def _parse(content: str, file: str) -> Rules:
         table: Any = yaml.safe_load(content)
     except yaml.YAMLError as problem:
         raise InputError("is not YAML; see docs/text.md for what a rules file holds", file=file) from problem
-    if not isinstance(table, dict) or not set(table) <= {*KINDS, "about"}:
-        allowed = ", ".join(["about", *KINDS])
+    if not isinstance(table, dict) or not set(table) <= {*KINDS, "open", "about"}:
+        allowed = ", ".join(["about", *KINDS, "open"])
         raise InputError(f"a rules file is a mapping with keys among {allowed}", file=file)
     kinds: dict[tuple[str, ...], int] = {}
     for name, kind in KINDS.items():
         for phrase in _strings(table.get(name) or [], name, file):
-            words = tuple(read(p)[0] for p in pieces(lower("\n" if phrase == "newline" else phrase.strip())))
+            words = _cut(phrase)
             kinds[words] = kinds.get(words, 0) | kind
     entries: dict[str, Entry] = {}
     for words in sorted(kinds, key=len, reverse=True):
         _, longer = entries.setdefault(words[0], (kinds.get(words[:1], 0), {}))
         if len(words) > 1:
             longer.setdefault(words[1], []).append((words[1:], kinds[words]))
-    return Rules(entries)
+    opens = [_cut(phrase) for phrase in _strings(table.get("open") or [], "open", file)]
+    if any(len(words) > 1 for words in opens):
+        raise InputError("'open' takes single words and signs only", file=file)
+    return Rules(entries, frozenset(words[0] for words in opens))
+
+
+def _cut(phrase: str) -> tuple[str, ...]:
+    """A phrase as a note would be cut; `newline` stands for the line break, which YAML cannot show."""
+    return tuple(read(piece)[0] for piece in pieces(lower("\n" if phrase == "newline" else phrase.strip())))
 
 
 def _strings(value: Any, name: str, file: str) -> list[str]:
@@ -136,7 +147,7 @@ def _strings(value: Any, name: str, file: str) -> list[str]:
     items = list(chain.from_iterable(v if isinstance(v, list) else [v] for v in value)) if grouped else value
     if not isinstance(items, list) or not all(isinstance(v, str) and v.strip() for v in items):
         raise InputError(
-            f"'{name}' must be a list of phrases; quote the ones YAML reads otherwise, such as \"no\" and \"-\"",
+            f'\'{name}\' must be a list of phrases; quote the ones YAML reads otherwise, such as "no" and "-"',
             file=file,
         )
     return items

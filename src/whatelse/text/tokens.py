@@ -14,7 +14,6 @@ from whatelse.text.rules import (
     BEFORE,
     NEGATES,
     NEXT_WORD,
-    OPEN,
     STOP,
     Entry,
     Piece,
@@ -60,9 +59,10 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
     if not all(map(_text, cut)):  # two spaces in a row, a tab: blanks have no part in what follows
         keep = [piece[0] != "" for piece in cut]
         cut, places = list(compress(cut, keep)), list(compress(places, keep))
+    triggers = _triggers(cut, places, rules.opens)
     tokens: list[Token] = []
     opens = False
-    for (word, what, offset, length, _, _), place, trigger in zip(cut, places, _triggers(cut, places), strict=False):
+    for (word, what, offset, length, _, _), place, trigger in zip(cut, places, triggers, strict=False):
         if what == WORD:
             start = place + offset
             tokens.append(_new(Token, (word, start, start + length, trigger is not None, trigger, opens)))
@@ -77,11 +77,11 @@ def words(tokens: list[Token]) -> list[str]:
     return ["neg:" + text if negated else text for text, _, _, negated, _, _ in tokens]
 
 
-def _triggers(cut: list[Piece], places: list[int]) -> list[Token | None]:
+def _triggers(cut: list[Piece], places: list[int], opens: frozenset[str]) -> list[Token | None]:
     """What negates each piece, or None. One pass over the pieces that may start a phrase.
 
     A `before` phrase negates from its end to the next stop or phrase that negates; an `after` phrase from its start
-    back to the last stop, `open` or phrase that negates. Scopes of one kind do not overlap: linear time.
+    back to the last stop, word of `opens` or phrase that negates. Scopes of one kind do not overlap: linear time.
     """
     n = len(cut)
     triggers: list[Token | None] = [None] * n
@@ -96,12 +96,9 @@ def _triggers(cut: list[Piece], places: list[int]) -> list[Token | None]:
         kinds, longer = entry
         done = i + 1
         if longer and done < n and cut[done][0] in longer:
-            kinds, done = _longest(cut, i, entry)
+            kinds, done = _longest(cut, i, entry, opens)
         elif kinds & ANSWER:
-            kinds = _answer(cut, done, kinds)
-        if kinds == OPEN:
-            back = done
-            continue
+            kinds = _answer(cut, done, kinds, opens)
         if trigger is not None and kinds & (STOP | BEFORE | AFTER):
             triggers[begin:i] = [trigger] * (i - begin)
             trigger = None
@@ -115,7 +112,10 @@ def _triggers(cut: list[Piece], places: list[int]) -> list[Token | None]:
                 trigger = cue
                 begin = back = done
             elif kinds & AFTER:
-                triggers[back:i] = [cue] * (i - back)
+                first = i
+                while first > back and cut[first - 1][0] not in opens:
+                    first -= 1
+                triggers[first:i] = [cue] * (i - first)
                 back = done
             elif done < n and (kinds & NEXT_WORD or places[done] + cut[done][2] == end):
                 triggers[done] = cue
@@ -124,24 +124,25 @@ def _triggers(cut: list[Piece], places: list[int]) -> list[Token | None]:
     return triggers
 
 
-def _longest(cut: list[Piece], i: int, entry: Entry) -> tuple[int, int]:
+def _longest(cut: list[Piece], i: int, entry: Entry, opens: frozenset[str]) -> tuple[int, int]:
     """The kinds and the end of the longest phrase at piece i, whose next piece is the second word of one."""
     alone, longer = entry
     for tail, kinds in longer[cut[i + 1][0]]:
         end = i + 1 + len(tail)
         if tuple([piece[0] for piece in cut[i + 1 : end]]) == tail:
-            kinds = _answer(cut, end, kinds)
+            kinds = _answer(cut, end, kinds, opens)
             if kinds:
                 return kinds, end
-    return _answer(cut, i + 1, alone), i + 1
+    return _answer(cut, i + 1, alone, opens), i + 1
 
 
-def _answer(cut: list[Piece], end: int, kinds: int) -> int:
+def _answer(cut: list[Piece], end: int, kinds: int, opens: frozenset[str]) -> int:
     """`kinds` of a phrase that ends before piece `end`: ANSWER is AFTER where an answer can be, else nothing."""
     if not kinds & ANSWER:
         return kinds
     if end < len(cut):
-        _, what, _, _, _, entry = cut[end]
-        if what == WORD and (entry is None or not entry[0] & STOP):
+        text, what, _, _, _, entry = cut[end]
+        stops = entry is not None and entry[0] & STOP
+        if not stops and (what == WORD or text not in opens):
             return kinds & ~ANSWER
     return AFTER
