@@ -1,6 +1,22 @@
 """The numerical core: a bipartite noisy-or network as arrays. No strings, no files, no visits."""
 
-from whatelse.noisyor.gibbs import Gibbs, gibbs, gibbs_many, held_out_anchor
+from whatelse.noisyor.enumeration import enumerate_posterior
+from whatelse.noisyor.gibbs import Gibbs, gibbs, held_out_anchor
+from whatelse.noisyor.heldout import heldout_tag
+from whatelse.noisyor.likelihood import finding_marginals, log_joint, sample
 from whatelse.noisyor.params import NoisyOr
+from whatelse.noisyor.posterior import Posterior, posterior
 
-__all__ = ["Gibbs", "NoisyOr", "gibbs", "gibbs_many", "held_out_anchor"]
+__all__ = [
+    "Gibbs",
+    "NoisyOr",
+    "Posterior",
+    "enumerate_posterior",
+    "finding_marginals",
+    "gibbs",
+    "held_out_anchor",
+    "heldout_tag",
+    "log_joint",
+    "posterior",
+    "sample",
+]

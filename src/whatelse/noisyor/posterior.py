@@ -1,0 +1,216 @@
+"""The posterior over conditions given a visit, with a certified error: `posterior`.
+
+The states visited carry mass Z, those left out at most R (see `states.py`). A marginal is N / Z where the exact one is
+(N + r) / (Z + r') with 0 <= r <= r' <= R, so it is wrong by at most R / (Z + R). `error_bound` is that, plus what
+rounding can do.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from whatelse.errors import QueryError
+from whatelse.noisyor.likelihood import Ints, Rows, Tables, tables
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, ask, reduce_visit
+from whatelse.noisyor.states import search
+
+TOLERANCE = 1e-3
+BUDGET = 50_000
+EPSILON = 2.0**-52
+VISITS_PER_THREAD = 32  # below this a thread costs more than it brings
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What the model believes about one visit, or about V of them: then every array has V in front.
+
+    marginals      (m,)  P(Y_i = 1 | question): 1 for confirmed, 0 for rejected conditions
+    error_bound    ()    no marginal, and no probability of an explanation, is further than this from the exact one
+    certified      ()    bool: error_bound is within the tolerance asked for; if not, the budget was spent first
+    log_evidence   ()    log P(x, confirmed on, rejected off, count): too low by at most -log(1 - error_bound)
+    explanations   (top, m)  bool: the most probable joint states, best first
+    probabilities  (top,)    their posterior probabilities; 0 where there are fewer states
+    states         ()    how many states were weighed
+    impossible     ()    -1, or why log_evidence is -inf: the index of a finding that cannot be as it is in any state
+                         allowed, or -2 where no single finding is to blame. The marginals are then the priors
+                         and error_bound is 1.
+    """
+
+    marginals: Floats
+    error_bound: Floats
+    certified: Bools
+    log_evidence: Floats
+    explanations: Bools
+    probabilities: Floats
+    states: Ints
+    impossible: Ints
+
+
+def posterior(
+    model: NoisyOr,
+    present: Any,
+    unobserved: Any = None,
+    confirmed: Any = None,
+    rejected: Any = None,
+    count: ArrayLike | None = None,
+    evidence: ArrayLike | None = None,
+    *,
+    tolerance: float = TOLERANCE,
+    budget: int = BUDGET,
+    top: int = 5,
+) -> Posterior:
+    """P(conditions | visit), for one visit or many, to within a certified error.
+
+    present     one visit: indices of its findings (or a mask of bool, (n,)); many: a list of those, CSR (V, n) or a 0/1
+                array (V, n). Findings neither present nor unobserved are absent.
+    unobserved  findings left out of the product; confirmed, rejected: conditions. In the same forms; for many visits a
+                single list of indices holds for all of them.
+    count       exact number of conditions that are on, confirmed ones included; one for all visits or (V,)
+    evidence    (m,) or (V, m): log odds added to those of the prior
+    tolerance   the error to certify; budget: the states to weigh per visit before giving up on that
+    top         how many explanations
+
+    Cost: O(present findings) per state weighed; visits run on all cores.
+    """
+    if not 0.0 < tolerance < 1.0:
+        raise QueryError(f"tolerance is {tolerance}, needs to be between 0 and 1")
+    if budget < 1 or top < 0:
+        raise QueryError(f"budget is {budget} and top is {top}; needs at least 1 state and 0 explanations")
+    query = ask(model, present, unobserved, confirmed, rejected, count, evidence)
+    return solve(model, query, tolerance, budget, top)
+
+
+def solve(model: NoisyOr, query: Query, tolerance: float, budget: int, top: int) -> Posterior:
+    """Answer a question already laid out."""
+    out = empty(model, query, top)
+    t = tables(model)
+
+    def run(first: int, end: int) -> None:
+        _solve(
+            first, end, query.present, query.unobserved, query.status, query.count, query.evidence,
+            model.fail, model.leak, model.weight, model.coupling, t, tolerance, budget,
+            out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
+            out.impossible,
+        )  # fmt: skip
+
+    workers = query.size // VISITS_PER_THREAD
+    if workers < 2:
+        run(0, query.size)
+    else:  # the kernel holds no lock; small pieces, as some visits take far longer than others
+        workers = min(os.cpu_count() or 1, workers)
+        cuts = np.linspace(0, query.size, 8 * workers + 1).astype(int).tolist()
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(run, cuts[:-1], cuts[1:]))
+    return finish(model, query, out, tolerance)
+
+
+def empty(model: NoisyOr, query: Query, top: int) -> Posterior:
+    """A Posterior of V visits to be filled in."""
+    V, m = query.size, model.m
+    return Posterior(
+        marginals=np.zeros((V, m)),
+        error_bound=np.zeros(V),
+        certified=np.zeros(V, bool),
+        log_evidence=np.full(V, -np.inf),
+        explanations=np.zeros((V, top, m), bool),
+        probabilities=np.zeros((V, top)),
+        states=np.zeros(V, np.int64),
+        impossible=np.full(V, POSSIBLE, np.int64),
+    )
+
+
+def finish(model: NoisyOr, query: Query, out: Posterior, tolerance: float) -> Posterior:
+    """Set what follows from the rest, and drop the first axis if one visit was asked about."""
+    np.less_equal(out.error_bound, tolerance, out=out.certified)
+    lost = np.isneginf(out.log_evidence)
+    if lost.any():
+        status = query.status[lost]
+        out.marginals[lost] = np.where(status == CONFIRMED, 1.0, np.where(status == REJECTED, 0.0, model.prior))
+        out.error_bound[lost] = 1.0
+        out.certified[lost] = False
+    if not query.single:
+        return out
+    return Posterior(**{name: value[0, ...] for name, value in vars(out).items()})
+
+
+@njit(cache=True, nogil=True)
+def _solve(
+    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], count: Ints, evidence: Floats,
+    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, tolerance: float, budget: int,
+    marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools, probabilities: Floats,
+    states: Ints, impossible: Ints,
+) -> None:  # fmt: skip
+    """Visits first .. end - 1, each into its row of the arrays in the last two lines."""
+    m = status.shape[1]
+    room = max(budget, 1) + 2 * m + 2
+    tree = (
+        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32),
+        np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32),
+    )  # fmt: skip
+    parent, cond, weights, mass = tree[0], tree[1], tree[3], tree[6]
+    top = probabilities.shape[1]
+    best = np.empty(top, np.int64)
+    for v in range(first, end):
+        verdict, base, scale, free, unary, on, w, rows = reduce_visit(
+            present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
+            status[v], evidence[v], fail, leak, weight, coupling, t,
+        )  # fmt: skip
+        impossible[v] = verdict
+        pick = count[v]
+        for i in range(m):
+            if status[v, i] == CONFIRMED:
+                marginals[v, i] = 1.0
+                pick -= count[v] >= 0
+        if verdict != POSSIBLE:
+            continue
+        if pick > free.size:
+            impossible[v] = NO_STATE
+            continue
+        pair = np.empty((free.size, free.size))
+        for a in range(free.size):
+            for b in range(free.size):
+                pair[a, b] = coupling[free[a], free[b]]
+        size, deepest, peak, found, left = search(rows, on, w, unary, pair, pick, tolerance, budget, tree)
+        states[v] = size
+        if found == 0.0:
+            impossible[v] = NO_STATE if left == 0.0 else POSSIBLE
+            continue
+
+        # A state's probability belongs to each condition on the way to it: hand masses up, last state first.
+        kept = 0
+        for c in range(size):
+            mass[c] = np.exp(weights[c] - peak)
+            at = kept
+            while at > 0 and mass[best[at - 1]] < mass[c]:
+                if at < top:
+                    best[at] = best[at - 1]
+                at -= 1
+            if at < top and mass[c] > 0.0:
+                best[at] = c
+                kept = min(kept + 1, top)
+        for rank in range(kept):
+            probabilities[v, rank] = mass[best[rank]] / found
+            for i in range(m):
+                explanations[v, rank, i] = status[v, i] == CONFIRMED
+            c = best[rank]
+            while c > 0:
+                explanations[v, rank, free[cond[c]]] = True
+                c = parent[c]
+        for c in range(size - 1, 0, -1):
+            mass[parent[c]] += mass[c]
+            marginals[v, free[cond[c]]] += mass[c]
+        for k in free:
+            marginals[v, k] = min(marginals[v, k] / found, 1.0)
+
+        log_evidence[v] = base + peak + np.log(found)
+        # Each log weight is a sum of numbers of size `scale` per condition on, and of P logarithms of products.
+        rounding = 8.0 * EPSILON * (on.size + scale * (1 + deepest) + abs(peak) + np.log(1.0 + size))
+        error_bound[v] = min(1.0, left / (found + left) * (1.0 + 1e-9) + rounding) if left < np.inf else 1.0
