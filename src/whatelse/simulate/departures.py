@@ -1,0 +1,49 @@
+"""Departures: how far the simulated department strays from the noisy-or model, one number for each way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Each field is one way in which the visits disobey the model; 0 or False switches it off.
+
+    correlation        scales the probabilities with which conditions bring on one another (a fall a head bleed, a
+                       urinary infection sepsis); 0 makes the 23 independent
+    competition        by what share an acute condition lowers the chance of others that it does not bring on
+    outside            illnesses and reasons for visit beyond the 23 exist and bring on findings; off, what they would
+                       have brought on is spread evenly into the leaks
+    interactions       scales the probabilities of the rules between findings: synergy, silence of those who cannot
+                       speak, findings written only beside others, findings that exclude others
+    verbosity          standard deviation of log note length between authors and again between visits: every finding of a
+                       note becomes more likely in a long one, so findings are correlated given the conditions
+    anchor_dependence  how much an anchor leans on the length of the note, on whether its condition is why the patient
+                       came, and on the condition's commonest symptoms being there
+    drift              scales the seasons and trends of prevalence
+    demographics       age and sex are known, fit the conditions and limit the findings; off, they are None
+    prose              notes are written by people: phrases of several words, negations, misspellings, templates; off, a
+                       note is a list with one word for each finding
+    """
+
+    correlation: float = 1.0
+    competition: float = 0.5
+    outside: bool = True
+    interactions: float = 1.0
+    verbosity: float = 0.35
+    anchor_dependence: float = 0.5
+    drift: float = 1.0
+    demographics: bool = True
+    prose: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("correlation", "interactions", "verbosity", "anchor_dependence", "drift", "competition"):
+            value = getattr(self, name)
+            top = 2.0 if name in ("correlation", "drift") else 1.0
+            if not 0.0 <= value <= top:
+                raise ValueError(f"{name} is {value}, must be between 0 and {top:g}")
+
+    @classmethod
+    def none(cls) -> Departures:
+        """Everything off: the visits obey the noisy-or model of `truth_model` exactly."""
+        return cls(0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, False, False)
