@@ -30,7 +30,7 @@ class Converter:
             try:
                 found[field] = convert(cells)
             except BadValue as bad:
-                raise BadValue(bad.kind, column) from None
+                raise BadValue(bad.problem, column) from None
         return Visit(**found)
 
     def _step(self, field: str, column: Column, at: tuple[int, ...]) -> tuple[Callable[[Sequence[Any]], Any], str]:

@@ -91,7 +91,7 @@ def read_mimic_ed(folder: Path, report: Report) -> Iterator[tuple[int, Visit]]:
                     try:
                         visit = _visit(row)
                     except BadValue as bad:
-                        error = InputError(bad.kind, file=files["edstays"], row=row["row"], column=bad.column)
+                        error = InputError(bad.problem, file=files["edstays"], row=row["row"], column=bad.column)
                         report.leave_out(bad.kind, error)
                         continue
                     yield row["row"], visit

@@ -171,7 +171,7 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
                     {stem: values[i] for stem, values in repeated.items()},
                 )
             except BadValue as bad:
-                report.leave_out(bad.kind, InputError(bad.kind, file=path, row=row, column=bad.column))
+                report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
                 continue
             yield row, visit
     if not meta.number_rows:

@@ -18,11 +18,15 @@ _log = logging.getLogger("whatelse")
 
 
 class BadValue(Exception):
-    """A row that cannot be used: `kind` says why, without quoting the value; `column` where, if it is one column."""
+    """A row that cannot be used: why, without quoting the value, and in which column if it is one.
 
-    def __init__(self, kind: str, column: str | None = None) -> None:
-        super().__init__(kind)
-        self.kind, self.column = kind, column
+    `kind`, what such rows are counted under, is the part of `problem` before a ";" (advice follows it).
+    """
+
+    def __init__(self, problem: str, column: str | None = None) -> None:
+        super().__init__(problem)
+        self.problem, self.column = problem, column
+        self.kind = problem.split(";")[0]
 
 
 class Report:

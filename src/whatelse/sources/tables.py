@@ -98,7 +98,7 @@ def _read_csv(
                     _refuse_spoiled(cells, header)
                 visit = make(cells)
             except BadValue as bad:
-                problem = f"{bad.kind} (line {line} of the file)"
+                problem = f"{bad.problem} (line {line} of the file)"
                 report.leave_out(bad.kind, InputError(problem, file=path, row=row, column=bad.column))
                 continue
             yield row, visit
@@ -168,7 +168,7 @@ def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> I
                 visit = make(cells)
             except BadValue as bad:
                 any_row = True
-                report.leave_out(bad.kind, InputError(bad.kind, file=path, row=row, column=bad.column))
+                report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
                 continue
             yield row, visit
     if not any_row:
@@ -212,7 +212,7 @@ def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tu
                     try:
                         visit = make(cells)
                     except BadValue as bad:
-                        report.leave_out(bad.kind, InputError(bad.kind, file=path, row=row, column=bad.column))
+                        report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
                         continue
                     yield row, visit
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
