@@ -1,13 +1,14 @@
 """Bigrams: pairs of words that come together far more often than chance become one token, `chest_pain`.
 
-The criterion is normalised pointwise mutual information. With p(a) the share of words that are a, and p(ab) the
-share of neighbouring pairs that are a, b,
+The criterion is normalised pointwise mutual information. With n(a) the times a was seen, n(ab) the times b followed
+a, N the number of words, and p = n / N,
 
-    npmi(a, b) = log(p(ab) / (p(a) p(b))) / -log p(ab)          from -1 (never together) over 0 (chance) to 1 (always)
+    npmi(a, b) = log(p(ab) / (p(a) p(b))) / -log p(ab)          below 0: apart; 0: as by chance; 1: always together
 
-A pair is joined if it was seen at least `min_count` times and its npmi is at least `min_npmi`. Two words are
-neighbours if only blanks or a hyphen stand between them and both are negated or neither is; pairs with a number are not
-counted. The counts are sums over notes, so they can be gathered in parts and merged.
+which is at most 1 because n(ab) <= min(n(a), n(b)). A pair is joined if it was seen at least `min_count` times and
+its npmi is at least `min_npmi`. Two words are neighbours if only blanks or a hyphen stand between them and both are
+negated or neither is. Numbers and function words take no part in a pair: they would give `history_of` and `is_normal`,
+which say no more than their other word. The counts are sums over notes, so they can be gathered in parts and merged.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ from whatelse.text.tokens import Token
 
 Bigram = tuple[str, str]
 
+FUNCTION_WORDS = frozenset(
+    """a an the this that these those some any all each other no not and or but nor as if than then so because while
+    of in on at to from with without for by per into onto over under about after before during since until via w/ w/o
+    i he she it they we you his her its their our your him them me my who whom which what when where there here
+    is are was were be been being am has have had having do does did will would can could may might should shall must
+    also very more most well s/p h/o c/o r/o pt patient""".split()  # noqa: SIM905 (a hundred quotes say less)
+)
+
 
 def join_bigrams(tokens: list[Token], bigrams: Collection[Bigram]) -> list[Token]:
     """`tokens` with each neighbouring pair that is in `bigrams` made one token over both. O(len(tokens)) with a set.
@@ -31,7 +40,7 @@ def join_bigrams(tokens: list[Token], bigrams: Collection[Bigram]) -> list[Token
     """
     joined: list[Token] = []
     skip = False
-    for a, b in zip(tokens, [*tokens[1:], None], strict=True):
+    for a, b in zip(tokens, [*tokens[1:], None], strict=False):
         if skip:
             skip = False
         elif b is not None and (a.text, b.text) in bigrams and not b.opens and a.negated == b.negated:
@@ -54,7 +63,6 @@ class BigramCounts:
     words: Counter[str] = field(default_factory=Counter)
     pairs: Counter[Bigram] = field(default_factory=Counter)
     n_words: int = 0
-    n_pairs: int = 0
     floor: int = 0
 
     def add(self, tokens: list[Token]) -> None:
@@ -63,12 +71,11 @@ class BigramCounts:
         pairs = [
             (a.text, b.text)
             for a, b in pairwise(tokens)
-            if not b.opens and a.negated == b.negated and "#" not in a.text and "#" not in b.text
+            if not b.opens and a.negated == b.negated and _counts(a.text) and _counts(b.text)
         ]
         self.words.update(texts)
         self.pairs.update(pairs)
         self.n_words += len(texts)
-        self.n_pairs += len(pairs)
         self._prune()
 
     def merge(self, other: BigramCounts) -> None:
@@ -76,7 +83,6 @@ class BigramCounts:
         self.words.update(other.words)
         self.pairs.update(other.pairs)
         self.n_words += other.n_words
-        self.n_pairs += other.n_pairs
         self.floor += other.floor
         self._prune()
 
@@ -85,11 +91,9 @@ class BigramCounts:
         together = self.pairs[a, b]
         if not together:
             return -1.0
-        p = together / self.n_pairs
-        if p == 1.0:
-            return 1.0
+        p = together / self.n_words
         chance = (self.words[a] / self.n_words) * (self.words[b] / self.n_words)
-        return min(1.0, log(p / chance) / -log(p))
+        return log(p / chance) / -log(p)
 
     def learn(self, min_count: int = 50, min_npmi: float = 0.5, max_bigrams: int = 1_000) -> frozenset[Bigram]:
         """The pairs that meet the criterion, at most the `max_bigrams` most common. O(pairs)."""
@@ -101,6 +105,10 @@ class BigramCounts:
         while len(self.pairs) > self.max_pairs:
             self.floor += 1
             self.pairs = Counter({pair: count for pair, count in self.pairs.items() if count > self.floor})
+
+
+def _counts(text: str) -> bool:
+    return text not in FUNCTION_WORDS and "#" not in text
 
 
 def learn_bigrams(

@@ -45,6 +45,7 @@ _PIECE = re.compile(
     | \r\n
     | .
     )
+    | {_BLANK}++                             # blanks at the end
     """,
     re.VERBOSE | re.DOTALL,
 )
