@@ -1,16 +1,20 @@
 """The numerical core: a bipartite noisy-or network as arrays. No strings, no files, no visits."""
 
+from whatelse.noisyor.ask import Help, what_would_help
 from whatelse.noisyor.enumeration import enumerate_posterior
 from whatelse.noisyor.gibbs import Gibbs, gibbs, held_out_anchor
 from whatelse.noisyor.heldout import heldout_tag
 from whatelse.noisyor.likelihood import finding_marginals, log_joint, sample
 from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.posterior import Posterior, posterior
+from whatelse.noisyor.why import Why, why
 
 __all__ = [
     "Gibbs",
+    "Help",
     "NoisyOr",
     "Posterior",
+    "Why",
     "enumerate_posterior",
     "finding_marginals",
     "gibbs",
@@ -19,4 +23,6 @@ __all__ = [
     "log_joint",
     "posterior",
     "sample",
+    "what_would_help",
+    "why",
 ]

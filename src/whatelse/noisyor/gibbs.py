@@ -5,35 +5,38 @@ Each step draws one condition given all others,
     log odds(y_i | rest, x) = u_i + sum_k J_ik y_k
                               + sum_{j present} w_j log( P(X_j=1 | y, y_i=1) / P(X_j=1 | y, y_i=0) )
 
-at a cost in the present findings only: the kernel keeps P_j = P(X_j = 1 | y) and switches condition i on by
-P_j + (1 - P_j)(1 - f_ij). To switch one off it multiplies up the few that stay on instead of dividing, so nothing
-drifts and fail 0 or leak 0 need no special case.
+with u_i the log odds from prior, evidence and absent findings. A step costs the present findings only: the kernel keeps
+p_j = P(X_j = 1 | y) and switches condition i on by p <- p f + (1 - f). To switch one off it builds p up again from the
+few that stay on instead of dividing, so nothing drifts and fail 0 or leak 0 need no special case.
 
 What is averaged is the probability of each draw, not the draw (Rao-Blackwell): same mean, less noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.likelihood import Ints, tables
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
-from whatelse.noisyor.terms import ON, OPEN, Indices, Terms, terms
+from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, TINY_LEAK, ask, reduce_visit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gibbs:
-    """Marginals of one visit, with what is needed to distrust them; all arrays (m,).
+    """Marginals, with what is needed to distrust them; arrays are (m,) for one visit, (V, m) for many.
 
     marginals       mean of the conditional probabilities over all chains
     ess             effective sample size (Geyer's initial monotone sequence over all chains)
     rhat            split R-hat: above 1.01, run longer; infinite if chains are stuck in different places
-    standard_error  of the marginals, sqrt(variance / ess)
+    standard_error  of the marginals, sqrt(variance / ess); zero where there was nothing to sample
+    impossible      () or (V,): -1, or the index of a finding that cannot be as it is in any state allowed; then nothing
+                    was sampled, the marginals are the priors, ess is 0 and rhat infinite
     chains, sweeps  what was kept, after burn-in
     """
 
@@ -41,16 +44,17 @@ class Gibbs:
     ess: Floats
     rhat: Floats
     standard_error: Floats
+    impossible: Ints
     chains: int
     sweeps: int
 
 
 def gibbs(
     model: NoisyOr,
-    present: Indices,
-    unobserved: Indices = None,
-    confirmed: Indices = None,
-    rejected: Indices = None,
+    present: Any,
+    unobserved: Any = None,
+    confirmed: Any = None,
+    rejected: Any = None,
     evidence: ArrayLike | None = None,
     *,
     chains: int = 8,
@@ -58,68 +62,44 @@ def gibbs(
     burn_in: int = 200,
     rng: np.random.Generator | int = 0,
 ) -> Gibbs:
-    """Sample one visit: O(chains (sweeps + burn_in) m p) for p present findings.
+    """Sample the conditions of one visit or of many; arguments as in `posterior`.
 
     Chains start from states that can produce the visit, each with another share of conditions on, so that R-hat
-    means something. The same `rng` seed gives the same numbers. The kernel releases the interpreter lock.
+    means something. The same seed gives the same numbers, and each visit has a stream of its own: its numbers do not
+    depend on the visits beside it. Cost O(chains (sweeps + burn_in) M P) a visit: M conditions open, P findings.
     """
     if chains < 2 or sweeps < 8 or burn_in < 0:
         raise QueryError(
-            f"Gibbs needs at least 2 chains, 8 sweeps and no negative burn-in for its diagnostics; "
-            f"got {chains}, {sweeps}, {burn_in}"
+            "Gibbs needs at least 2 chains, 8 sweeps and no negative burn-in for its diagnostics; "
+            f"got {chains}, {sweeps} and {burn_in}"
         )
-    rng = np.random.default_rng(rng)
-    reduced = terms(model, present, unobserved, confirmed, rejected, evidence)
-    start = _start(reduced, chains, rng)
-    seeds = rng.integers(0, 2**63, size=chains, dtype=np.uint64)
-    draws = np.empty((reduced.unary.size, chains, sweeps))
-    _run(
-        reduced.unary, reduced.known, reduced.cause, reduced.leak, reduced.weight,
-        model.coupling, bool(model.coupling.any()), start, seeds, burn_in, draws,
-    )  # fmt: skip
-    marginals = draws.mean(axis=(1, 2))
-    ess, rhat, variance = _diagnose(draws)
-    return Gibbs(marginals, ess, rhat, np.sqrt(variance / ess), chains, sweeps)
-
-
-def gibbs_many(
-    model: NoisyOr,
-    present: Sequence[Indices],
-    unobserved: Sequence[Indices] | None = None,
-    confirmed: Sequence[Indices] | None = None,
-    rejected: Sequence[Indices] | None = None,
-    evidence: ArrayLike | None = None,
-    *,
-    chains: int = 8,
-    sweeps: int = 1000,
-    burn_in: int = 200,
-    rng: np.random.Generator | int = 0,
-) -> list[Gibbs]:
-    """`gibbs` for N visits, each with a stream of its own: visit k does not depend on the visits beside it.
-
-    `present` and the others are N lists of indices; `evidence` is (N, m).
-    """
-    visits = len(present)
-    given = {"unobserved": unobserved, "confirmed": confirmed, "rejected": rejected, "evidence": evidence}
-    columns = {}
-    for name, value in given.items():
-        rows = [None] * visits if value is None else list(value)  # type: ignore[arg-type]
-        if len(rows) != visits:
-            raise QueryError(f"{name} has {len(rows)} visits but present has {visits}")
-        columns[name] = rows
-    streams = np.random.default_rng(rng).spawn(visits)
-    return [
-        gibbs(
-            model,
-            here,
-            **{name: rows[k] for name, rows in columns.items()},
-            chains=chains,
-            sweeps=sweeps,
-            burn_in=burn_in,
-            rng=streams[k],
-        )
-        for k, here in enumerate(present)
-    ]
+    query = ask(model, present, unobserved, confirmed, rejected, None, evidence)
+    V, total = query.size, float(2 * chains * (sweeps // 2))
+    marginals = (query.status == CONFIRMED).astype(np.float64)
+    impossible = np.full(V, POSSIBLE, np.int64)
+    ess, rhat, error = np.full((V, model.m), total), np.ones((V, model.m)), np.zeros((V, model.m))
+    (here, hidden), table = (query.present, query.unobserved), tables(model)
+    for v, stream in enumerate(np.random.default_rng(rng).spawn(V)):
+        verdict, _, _, free, unary, leak, weight, fail = reduce_visit(
+            here[1][here[0][v] : here[0][v + 1]], hidden[1][hidden[0][v] : hidden[0][v + 1]],
+            query.status[v], query.evidence[v], model.fail, model.leak, model.weight, model.coupling, table,
+        )  # fmt: skip
+        impossible[v] = verdict
+        if verdict != POSSIBLE:
+            open_ = query.status[v] == FREE
+            marginals[v, open_], ess[v, open_], rhat[v, open_], error[v, open_] = model.prior[open_], 0.0, np.inf, 1.0
+            continue
+        start = _start(fail, leak, chains, stream)
+        pair = np.ascontiguousarray(model.coupling[np.ix_(free, free)])
+        seeds = stream.integers(0, 2**63, size=chains, dtype=np.uint64)
+        draws = np.empty((free.size, chains, sweeps))
+        _run(unary, fail, leak, weight, pair, bool(pair.any()), start, seeds, burn_in, draws)
+        marginals[v, free] = draws.mean(axis=(1, 2))
+        ess[v, free], rhat[v, free], variance = _diagnose(draws)
+        error[v, free] = np.sqrt(variance / ess[v, free])
+    if query.single:
+        return Gibbs(marginals[0], ess[0], rhat[0], error[0], impossible[0], chains, sweeps)
+    return Gibbs(marginals, ess, rhat, error, impossible, chains, sweeps)
 
 
 def held_out_anchor(marginals: Floats, sensitivity: Floats, false_positive: Floats) -> Floats:
@@ -131,20 +111,19 @@ def held_out_anchor(marginals: Floats, sensitivity: Floats, false_positive: Floa
     return marginals * sensitivity + (1.0 - marginals) * false_positive
 
 
-def _start(reduced: Terms, chains: int, rng: np.random.Generator) -> Bools:
-    """Feasible, spread out starting states (chains, m): chain c has a share c/chains of half the open ones on."""
-    may = (reduced.known == OPEN) & ~np.isneginf(reduced.unary)
+def _start(fail: Floats, leak: Floats, chains: int, rng: np.random.Generator) -> Bools:
+    """Feasible, spread out starting states (chains, M): from none of the conditions on to half of them."""
     share = np.linspace(0.0, 0.5, chains)[:, None]
-    state: Bools = ((rng.random((chains, may.size)) < share) & may) | (reduced.known == ON)
+    state: Bools = rng.random((chains, len(fail))) < share
     for chain in state:
-        for j in np.flatnonzero(reduced.leak == 0):
-            causes = reduced.cause[:, j] > 0
-            if not causes[chain].any():  # nothing explains this finding yet: let a condition that may
-                chain[rng.choice(np.flatnonzero(causes & may))] = True
+        for j in np.flatnonzero(leak <= TINY_LEAK):
+            causes = fail[:, j] < 1
+            if not causes[chain].any():  # nothing explains this finding yet: let a condition that can
+                chain[rng.choice(np.flatnonzero(causes))] = True
     return state
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _log_present(p: Floats, weight: Floats) -> float:
     """sum_j w_j log p_j; findings of weight one share one logarithm per ~300 decimal digits of their product."""
     total, product = 0.0, 1.0
@@ -160,63 +139,57 @@ def _log_present(p: Floats, weight: Floats) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _run(unary, known, cause, leak, weight, coupling, coupled, start, seeds, burn_in, draws):  # type: ignore[no-untyped-def]
-    """Fill draws (m, chains, sweeps) with P(y_i = 1 | rest) at every step."""
-    m, chains, sweeps = draws.shape
-    size = leak.size
+def _run(
+    unary: Floats, fail: Floats, leak: Floats, weight: Floats, pair: Floats, coupled: bool, start: Bools,
+    seeds: NDArray[np.uint64], burn_in: int, draws: Floats,
+) -> None:  # fmt: skip
+    """Fill draws (M, chains, sweeps) with P(y_i = 1 | rest) at every step; arrays as `reduce_visit` gives them."""
+    M, chains, sweeps = draws.shape
+    P = leak.size
+    p, other = np.empty(P), np.empty(P)
     for c in range(chains):
         seed = seeds[c]
         y = start[c].copy()
-        p, other, with_i = np.empty(size), np.empty(size), np.empty(size)
         p[:] = leak
-        for k in range(m):
+        for k in range(M):
             if y[k]:
-                for j in range(size):
-                    p[j] += (1.0 - p[j]) * cause[k, j]
+                for j in range(P):
+                    p[j] = p[j] * fail[k, j] + (1.0 - fail[k, j])
         fit = _log_present(p, weight)
         for sweep in range(-burn_in, sweeps):
-            for i in range(m):
-                if known[i] != -1:
-                    chance = float(known[i])
+            for i in range(M):
+                # `other` is p with condition i the other way round
+                if y[i]:
+                    other[:] = leak
+                    for k in range(M):
+                        if y[k] and k != i:
+                            for j in range(P):
+                                other[j] = other[j] * fail[k, j] + (1.0 - fail[k, j])
                 else:
-                    odds = unary[i]
-                    if coupled:
-                        for k in range(m):
-                            if y[k]:
-                                odds += coupling[i, k]
-                    if y[i]:
-                        other[:] = leak
-                        for k in range(m):
-                            if y[k] and k != i:
-                                for j in range(size):
-                                    other[j] += (1.0 - other[j]) * cause[k, j]
-                        fit_off, fit_on = _log_present(other, weight), fit
-                    else:
-                        for j in range(size):
-                            with_i[j] = p[j] + (1.0 - p[j]) * cause[i, j]
-                        fit_off, fit_on = fit, _log_present(with_i, weight)
-                    # a feasible state has fit_on above minus infinity, so this is never inf - inf
-                    odds += fit_on - fit_off
-                    chance = 1.0 / (1.0 + np.exp(-odds)) if odds > -700.0 else 0.0
-                    # splitmix64: one 64-bit state per chain, so chains do not depend on one another
-                    seed = seed + np.uint64(0x9E3779B97F4A7C15)
-                    z = seed
-                    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                    z = z ^ (z >> np.uint64(31))
-                    on = (z >> np.uint64(11)) * (1.0 / 9007199254740992.0) < chance
-                    if on and not y[i]:
-                        p[:] = with_i
-                        fit = fit_on
-                    elif y[i] and not on:
-                        p[:] = other
-                        fit = fit_off
+                    for j in range(P):
+                        other[j] = p[j] * fail[i, j] + (1.0 - fail[i, j])
+                other_fit = _log_present(other, weight)
+                odds = unary[i] + (fit - other_fit if y[i] else other_fit - fit)
+                if coupled:
+                    for k in range(M):
+                        odds += pair[i, k] * y[k]
+                chance = 1.0 / (1.0 + np.exp(-odds)) if odds > -700.0 else 0.0
+                # splitmix64: one 64-bit state per chain, so chains do not depend on one another
+                seed = seed + np.uint64(0x9E3779B97F4A7C15)
+                z = seed
+                z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+                z = z ^ (z >> np.uint64(31))
+                on = np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0) < chance
+                if on != y[i]:
                     y[i] = on
+                    p[:] = other
+                    fit = other_fit
                 if sweep >= 0:
                     draws[i, c, sweep] = chance
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _diagnose(draws: Floats) -> tuple[Floats, Floats, Floats]:
     """ess, split R-hat and variance per condition from draws (m, chains, sweeps).
 
