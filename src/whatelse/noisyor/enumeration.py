@@ -107,7 +107,7 @@ def _enumerate(
     bare = np.ones(P)
     ends = np.empty(P + 1, np.int64)
     runs = split_products(leak, w, ends)
-    peak = float(-np.inf)
+    peak = -np.inf
     for b in range(1 << M):
         t, on = M, 0
         if b > 0:
@@ -124,7 +124,7 @@ def _enumerate(
                     on += 1
                     if coupled and k > t:
                         linear[t] += pair[t, k]
-        log_weight, alive, first = linear[t], True, 0
+        log_weight, alive, first = float(linear[t]), True, 0
         for r in range(runs):
             end = ends[r]
             product = _update(p[up], rows[t], p[t], first, end) if b > 0 else _update(leak, bare, p[t], first, end)
