@@ -110,6 +110,25 @@ def test_rows_left_out_are_counted(table: Path) -> None:
     assert "left out 1 rows: duplicate id" in out and "4 visits" in out
 
 
+def test_simulate_then_build(tmp_path: Path) -> None:
+    visits = tmp_path / "visits.jsonl"
+    assert "wrote 300 visits" in run("simulate", "--visits", 300, "--seed", 4, "--out", visits)
+    out = run("build", "table", visits, "--out", tmp_path / "c")
+    assert "300 visits" in out and "with two or more" in out
+    again = tmp_path / "again.jsonl"
+    run("simulate", "--visits", 300, "--seed", 4, "--out", again)
+    assert again.read_bytes() == visits.read_bytes()
+    run(
+        "simulate", "--visits", 300, "--seed", 4, "--out", again, "--departure", "drift=0", "--departure", "prose=false"
+    )
+    assert again.read_bytes() != visits.read_bytes()
+    run("simulate", "--visits", 50, "--obey-model", "--min-conditions", 2, "--out", again)
+    assert "with two or more" in run("build", "table", again)
+    for wrong in ("gravity=1", "drift", "drift=much", "drift=9"):
+        assert "whatelse: " in run("simulate", "--visits", 5, "--out", again, "--departure", wrong, code=2)
+    assert "whatelse: " in run("simulate", "--visits", 5, "--out", tmp_path / "x.txt", code=2)
+
+
 def test_version() -> None:
     assert __version__ in run("--version")
 

@@ -233,7 +233,7 @@ def build_cohort(
         collector = Collector(Finder(labels.anchors, rules))
         for visit in labels.watch(visits):
             collector.add(visit)
-        joined = collector.bigrams() if bigrams else frozenset()
+        joined = collector.bigrams.learn() if bigrams else frozenset()
         names, ends, numbers = collector.findings(joined)
         N = len(collector)
         counts = np.bincount(numbers, minlength=len(names))

@@ -1,14 +1,13 @@
 """Collector: what a stream of visits holds, as integers, so that the vocabulary can be chosen after one pass.
 
 Words are numbered as they are met. A visit is kept as the numbers of its words in reading order and of its other
-findings: 4 bytes each, about 0.2 GB for 273,174 visits with three notes. When the stream is over, common bigrams
-are learned from the whole of it and joined, and each visit becomes its distinct findings.
+findings: 4 bytes each, about 0.1 GB for 273,174 visits with three notes. When the stream is over, bigrams learned from
+the whole of it are joined, and each visit becomes its distinct findings.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -35,6 +34,7 @@ class Collector:
 
     def __init__(self, finder: Finder) -> None:
         self.finder = finder
+        self.bigrams = BigramCounts()
         self.words, self.facts = _Numbers(), _Numbers()
         self.left: set[str] = set()  # names of codes that were anchors
         self._anchors = [self.facts[f"anchor:{name}"] for name in finder.anchors.names]
@@ -53,12 +53,12 @@ class Collector:
             if not text:
                 continue
             tokens = finder.tokens(text)
+            self.bigrams.add(tokens)
             facts.update(condition for condition, _, _ in finder.phrases(field, tokens))
-            opens = True  # nothing is joined across fields
-            for token in tokens:
-                number = words["neg:" + token[0] if token[3] else token[0]]
-                self._word.append(2 * number + (opens or token[5]))
-                opens = False
+            coded = [2 * words["neg:" + text if negated else text] + opens for text, _, _, negated, _, opens in tokens]
+            if coded:
+                coded[0] |= 1  # nothing is joined across fields
+                self._word.extend(coded)
         for name, conditions, _, _ in finder.facts(visit):
             if conditions:
                 facts.update(self._anchors[i] for i in conditions)
@@ -68,35 +68,6 @@ class Collector:
         self._word_end.append(len(self._word))
         self._fact.extend(sorted(facts))
         self._fact_end.append(len(self._fact))
-
-    def bigrams(self, min_count: int = 50, min_npmi: float = 0.5, max_bigrams: int = 1_000) -> frozenset[Bigram]:
-        """The bigrams of all notes, by the criterion of `whatelse.text.bigrams`. O(words log words)."""
-        names = list(self.words)
-        text = _Numbers()
-        plain = np.array([text[name.removeprefix("neg:")] for name in names], dtype=np.int64)
-        negated = np.array([name.startswith("neg:") for name in names], dtype=bool)
-        number = np.array(["#" in name for name in names], dtype=bool)
-        size = len(text)
-        n_words, n_pairs = np.zeros(size, dtype=np.int64), 0
-        pairs: Counter[int] = Counter()
-        for _, coded in self._chunks():
-            word, opens = coded >> 1, (coded & 1).astype(bool)
-            n_words += np.bincount(plain[word], minlength=size)
-            a, b = word[:-1], word[1:]
-            near = ~opens[1:] & (negated[a] == negated[b]) & ~number[a] & ~number[b]
-            keys, counts = np.unique(plain[a[near]] * size + plain[b[near]], return_counts=True)
-            n_pairs += int(counts.sum())
-            pairs.update(dict(zip(keys.tolist(), counts.tolist(), strict=True)))
-        texts = list(text)
-        counted = BigramCounts(
-            words=Counter(dict(zip(texts, n_words.tolist(), strict=True))),
-            pairs=Counter(
-                {(texts[k // size], texts[k % size]): count for k, count in pairs.items() if count >= min_count}
-            ),
-            n_words=int(n_words.sum()),
-            n_pairs=n_pairs,
-        )
-        return counted.learn(min_count, min_npmi, max_bigrams)
 
     def findings(self, bigrams: frozenset[Bigram]) -> tuple[list[str], NDArray[np.int64], Ints]:
         """(names, row ends (N + 1,), numbers): each visit's distinct findings, as numbers into the names.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
+    from whatelse.simulate import Departures
     from whatelse.sources import VisitReader
     from whatelse.visits import Visit
 
@@ -37,11 +39,37 @@ class OnError(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
+    app.command()(simulate)
     app.command()(build)
     app.command()(show)
     anchors = typer.Typer(no_args_is_help=True, help="Look at anchors.")
     anchors.command("check")(check)
     app.add_typer(anchors, name="anchors")
+
+
+def simulate(
+    visits: int = typer.Option(20_000, "--visits", min=1, help="How many visits."),
+    seed: int = typer.Option(1, "--seed", min=0, help="The same seed gives the same bytes."),
+    out: Path = typer.Option(..., "--out", help="File to write: .jsonl, .jsonl.gz or .parquet."),
+    min_conditions: int = typer.Option(
+        0, "--min-conditions", min=0, max=4, help="Keep only visits with at least so many of the 23 conditions."
+    ),
+    obey_model: bool = typer.Option(
+        False, "--obey-model", help="Switch every departure off: visits that obey the noisy-or model exactly."
+    ),
+    departure: list[str] | None = typer.Option(
+        None, "--departure", help="Set one departure from the model, as name=value; may be repeated."
+    ),
+) -> None:
+    """Write visits of an emergency department that never existed, with their true conditions."""
+    from whatelse.progress import track
+    from whatelse.simulate import simulate as simulated
+    from whatelse.sources.write import write_visits
+
+    departures = _departures(departure or [], obey_model)
+    stream = simulated(visits, seed, departures, min_conditions=min_conditions)
+    count = write_visits(track(stream, "simulating visits", total=visits), out)
+    typer.echo(f"wrote {count:,} visits to {out}")
 
 
 def build(
@@ -155,6 +183,25 @@ def check(
 
 
 # ---- reading
+
+
+def _departures(settings: list[str], obey_model: bool) -> Departures:
+    """The departures of the command line: defaults or none, then name=value one by one."""
+    from whatelse.simulate import Departures
+
+    start = Departures.none() if obey_model else Departures()
+    known = {f.name: getattr(start, f.name) for f in fields(Departures)}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in known:
+            raise InputError(f"--departure {setting}: needs name=value with a name among {', '.join(known)}")
+        try:
+            number = {"true": 1.0, "false": 0.0}[value.lower()] if value.lower() in ("true", "false") else float(value)
+            changed: Any = {name: bool(number) if isinstance(known[name], bool) else number}
+            start = replace(start, **changed)
+        except ValueError as problem:
+            raise InputError(f"--departure {setting}: {problem}") from None
+    return start
 
 
 def _read(
