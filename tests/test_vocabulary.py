@@ -100,6 +100,14 @@ def test_what_an_anchor_is_made_of_leaves() -> None:
         assert finder.leaves(word) == ("fall" in word), word
 
 
+def test_the_words_of_a_mention_are_not_joined_with_their_neighbours() -> None:
+    names = ("old_trip", "old", "slow_gait", "anchor:fall", "anchor:uti", "anchor:hiv")
+    pairs = frozenset({("old", "tripped"), ("slow", "gait")})
+    vocabulary = Vocabulary(names, np.zeros(6, np.int64), 1, ANCHORS, bigrams=pairs)
+    found = vocabulary.find(Visit("1", triage_note="old tripped. slow tripped gait"))
+    assert [names[f.finding] for f in found] == ["anchor:fall", "anchor:fall", "old"]
+
+
 def test_unknown_is_not_absent(vocabulary: Vocabulary) -> None:
     def unobserved(visit: Visit) -> set[str]:
         return {vocabulary.names[j] for j in vocabulary.unobserved(visit)}

@@ -54,7 +54,9 @@ class Collector:
                 continue
             tokens = finder.tokens(text)
             self.bigrams.add(tokens)
-            facts.update(condition for condition, _, _ in finder.phrases(field, tokens))
+            phrases = finder.phrases(field, tokens)
+            facts.update(condition for condition, _, _ in phrases)
+            tokens = finder.rest(tokens, phrases)
             coded = [2 * words["neg:" + text if negated else text] + opens for text, _, _, negated, _, opens in tokens]
             if coded:
                 coded[0] |= 1  # nothing is joined across fields

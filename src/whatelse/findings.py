@@ -7,7 +7,8 @@ A finding's name says where it comes from: a bare word (`chest_pain`) or `neg:` 
 anchor is, whatever the condition. So these leave:
 - every word of an anchor's phrase ("s/p fall" takes `s/p` and `fall` with it, in every field);
 - a joined word that holds a whole anchor (`etoh_abuse`) or is part of one (`urinary_tract`); `chest_pain` stays though
-  "abdominal pain" takes `pain`, since it never comes from that anchor;
+  "abd pain" takes `pain`. The words of a mention that fires an anchor are not joined with their neighbours: "chronic
+  abd pain" is the anchor and `chronic`, not `chronic_abd`;
 - a drug or code that is an anchor, in the field where it is one. Tamsulosin dispensed is an anchor of kidney stones, so
   `rx:tamsulosin` leaves; tamsulosin taken at home is not, so `hx:tamsulosin` stays.
 A negated mention (`neg:etoh`) neither fires the anchor nor leaves: it is a finding of its own, as in the paper.
@@ -73,6 +74,13 @@ class Finder:
                     if field in fields and _follows(run, words):
                         found.append((condition, k, k + len(words) - 1))
         return found
+
+    def rest(self, tokens: list[Token], found: list[tuple[int, int, int]]) -> list[Token]:
+        """`tokens` without those of the anchor phrases `found` among them; nothing is joined over the gaps."""
+        if not found:
+            return tokens
+        taken = {k for _, first, last in found for k in range(first, last + 1)}
+        return [t._replace(opens=t.opens or k - 1 in taken) for k, t in enumerate(tokens) if k not in taken]
 
     def code(self, field: str, code: Code) -> tuple[str, tuple[int, ...]]:
         """A code's finding name and the conditions it is an anchor of (usually none). Remembered: O(1)."""

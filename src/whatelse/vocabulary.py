@@ -82,9 +82,10 @@ class Vocabulary:
             if not text:
                 continue
             tokens = finder.tokens(text)
-            for condition, a, b in finder.phrases(field, tokens):
+            phrases = finder.phrases(field, tokens)
+            for condition, a, b in phrases:
                 found.append(Found(first + condition, field, tokens[a].start, tokens[b].end))
-            for token in join_bigrams(tokens, self.bigrams) if self.bigrams else tokens:
+            for token in join_bigrams(finder.rest(tokens, phrases), self.bigrams):
                 j = index.get(token.word)
                 if j is not None:
                     found.append(Found(j, field, token.start, token.end, token.negated))
