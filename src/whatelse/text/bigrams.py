@@ -39,16 +39,15 @@ def join_bigrams(tokens: list[Token], bigrams: Collection[Bigram]) -> list[Token
     first word's trigger. A pair is never joined across a sign, a line break or the edge of a negation.
     """
     joined: list[Token] = []
-    skip = False
-    for a, b in zip(tokens, [*tokens[1:], None], strict=False):
-        if skip:
-            skip = False
-        elif b is not None and (a.text, b.text) in bigrams and not b.opens and a.negated == b.negated:
-            joined.append(Token(f"{a.text}_{b.text}", a.start, b.end, a.negated, a.trigger, a.opens))
-            skip = True
-        else:
-            joined.append(a)
-    return joined
+    done = 0
+    for k, pair in enumerate(pairwise([t.text for t in tokens])):
+        if pair in bigrams and k >= done:
+            a, b = tokens[k], tokens[k + 1]
+            if a.negated == b.negated and not b.opens:
+                joined += tokens[done:k]
+                joined.append(Token("_".join(pair), a.start, b.end, a.negated, a.trigger, a.opens))
+                done = k + 2
+    return joined + tokens[done:]
 
 
 @dataclass

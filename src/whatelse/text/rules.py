@@ -56,7 +56,7 @@ Piece = tuple[str, int, int, int, int, Entry | None]
 class Memo(dict[str, tuple[Piece, ...]]):
     """What stands between two spaces -> its pieces. Filled as it is met, for notes use few words again and again.
 
-    Bounded: long strings are not kept, and when it is full it starts afresh (about 60 MB).
+    Bounded: long strings are not kept, and when it is full it starts afresh (about 45 MB).
     """
 
     MAX_ENTRIES, MAX_LENGTH = 1 << 17, 32

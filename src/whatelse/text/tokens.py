@@ -74,7 +74,7 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
 
 def words(tokens: list[Token]) -> list[str]:
     """The vocabulary word of each token: `neg:` before the negated ones."""
-    return ["neg:" + text if negated else text for text, _, _, negated, _, _ in tokens]
+    return ["neg:" + token.text if token.negated else token.text for token in tokens]
 
 
 def _triggers(cut: list[Piece], places: list[int], opens: frozenset[str]) -> list[Token | None]:
