@@ -94,10 +94,7 @@ class ModelFile:
 
 
 def save(path: str | os.PathLike[str], model: ModelFile) -> str:
-    """Write the model and return its digest; the same content always gives the same bytes.
-
-    The file appears whole or not at all: a temporary file in the same folder is synced, then renamed.
-    """
+    """Write the model and return its digest; the same content always gives the same bytes."""
     path = Path(path)
     tensors = _tensors(model)
     header = {
@@ -116,7 +113,7 @@ def save(path: str | os.PathLike[str], model: ModelFile) -> str:
             f"{path}: names, vocabulary and history take {length:,} bytes, more than the {MAX_HEADER:,} a header may "
             "have; keep the learning history elsewhere"
         )
-    _write_whole(path, data)
+    write_whole(path, data)
     return digest
 
 
@@ -249,7 +246,8 @@ def _canonical(path: Path, header: dict[str, Any]) -> str:
         raise ModelFileError(f"{path}: vocabulary and learned must be plain JSON ({error})") from None
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that appears whole or not at all: a synced temporary file in the same folder, renamed."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
