@@ -131,15 +131,13 @@ def build(
         like=Cohort.open(like) if like is not None else None,
         about=about,
     )
+    saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
     for note in reader.notes:
         print_note(note)
     for kind, count in sorted(reader.left_out.items()):
         print_note(f"left out {count:,} rows: {kind}")
     print_summary(cohort)
-    if out is None:
-        typer.echo("nothing was saved: give --out to keep the cohort")
-    else:
-        typer.echo(f"saved as {cohort.save(out)}")
+    typer.echo(f"saved as {saved}" if saved else "nothing was saved: give --out to keep the cohort")
 
 
 def show(
