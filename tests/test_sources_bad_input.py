@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from whatelse.errors import InputError
 from whatelse.sources import VisitReader, read_visits
@@ -201,6 +203,7 @@ def test_unknown_encoding_and_bad_delimiter(tmp_path: Path) -> None:
         (b'{"id": "1", "time": "soon"}', "time is not a date and time"),
         (b'{"id": "1", "triage_note": {}}', "is not text"),
         (b'{"id": "1", "billing": [{"system": "icd10"}]}', "without 'system' and 'code'"),
+        (b'{"id": "1", "billing": [{"system": "icd10", "code": ["N390"]}]}', "without 'system' and 'code'"),
         (b'{"id": "1", "billing": [[]]}', "is not a list of codes"),
         (b'{"id": "1", "truth": [1]}', "is not a list of condition names"),
         (b'{"id": null}', "id is missing"),
@@ -245,3 +248,24 @@ def test_arguments(tmp_path: Path) -> None:
         read_visits(tmp_path, source="nhamcs", encoding="utf-8")
     with pytest.raises(InputError, match="labels are for"):
         read_visits(tmp_path, labels=tmp_path)
+
+
+pieces = st.sampled_from(
+    [b"id,age,sex\n", b'{"id": "1"}', b"\n", b"\r", b'"', b",", b";", b"1", b"\xef\xbb\xbf", b"\xff\xfe", b"\0"]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    content=st.lists(pieces | st.binary(max_size=6), max_size=12).map(b"".join),
+    name=st.sampled_from(["v.csv", "v.tsv", "v.jsonl", "v.parquet", "v"]),
+    packed=st.booleans(),
+)
+def test_whatever_the_bytes_the_error_is_ours(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str, packed: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("bytes")
+    try:
+        list(reader(folder, gzip.compress(content) if packed else content, name, on_error="skip"))
+    except InputError as error:
+        assert name in str(error)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import zipfile
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from whatelse.errors import InputError
-from whatelse.sources import nhamcs, read_visits
+from whatelse.sources import VisitReader, nhamcs, read_visits
 from whatelse.sources.report import BadValue, Report
 from whatelse.visits import Code
 
@@ -170,8 +171,10 @@ def test_damaged_inside(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_the_same_year_twice(folder: Path) -> None:
-    reader = read_visits([folder / "ed2017_sas.zip"] * 2, source="nhamcs", on_error="skip")
-    assert sum(1 for _ in reader) == 16_709 and reader.left_out == {"duplicate id": 16_709}
+    visits = read_visits([folder / "ed2017_sas.zip"] * 2, source="nhamcs")
+    with pytest.raises(InputError, match=r"ed2017_sas\.zip, row 1, column 'id': this id was seen before"):
+        for _ in visits:
+            pass
 
 
 def test_labels(tmp_path: Path) -> None:
@@ -184,3 +187,54 @@ def test_labels(tmp_path: Path) -> None:
     (tmp_path / "drug_labels.csv").write_text("a;b\n")
     with pytest.raises(InputError, match="'code' and 'label'"):
         nhamcs.read_labels(tmp_path, report)
+
+
+class FakeSas:
+    """Stands in for pyreadstat, which reads SAS data sets but writes none: another year's columns."""
+
+    ReadstatError = PyreadstatError = RuntimeError
+
+    def __init__(self, **columns: list[object]) -> None:
+        self.columns = columns
+
+    def read_sas7bdat(
+        self, path: Path, metadataonly: bool = False, row_offset: int = 0, row_limit: int = 0, **options: object
+    ) -> tuple[dict[str, list[object]], SimpleNamespace]:
+        size = len(next(iter(self.columns.values())))
+        rows = slice(row_offset, row_offset + row_limit)
+        data = {} if metadataonly else {name: values[rows] for name, values in self.columns.items()}
+        return data, SimpleNamespace(column_names=list(self.columns), number_rows=size)
+
+
+def read_fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **columns: list[object]) -> VisitReader:
+    monkeypatch.setattr(nhamcs, "pyreadstat", FakeSas(**columns))
+    monkeypatch.setattr(nhamcs, "CHUNK", 2)
+    file = tmp_path / "ed2021_sas.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("ed2021_sas.sas7bdat", "x")
+    return read_visits(file, source="nhamcs", on_error="skip")
+
+
+def test_other_years_have_other_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = read_fake(
+        tmp_path,
+        monkeypatch,
+        age=[1.0, 2.0, 200.0, float("nan"), 5.0],
+        Sex=[1.0, 2.0, 1.0, -9.0, 7.0],
+        rfv1=["10100", -9.0, -9.0, -9.0, -9.0],  # a number as text will do
+        Diag1=["R51-", "-9", "", None, "-9"],
+    )
+    visits = list(reader)
+    assert [visit.id for visit in visits] == [f"nhamcs-2021-00000{row}" for row in (1, 2, 4)]
+    assert [visit.age for visit in visits] == [1, 2, None] and [visit.sex for visit in visits] == ["F", "M", None]
+    assert visits[0].coded == (Code("rfv", "10100"),) and visits[0].billing == (Code("icd10", "R51"),)
+    assert visits[0].dispensed is None and visits[0].time is None  # this file has no drugs and no months
+    assert reader.left_out == {"age is above 130": 1, "sex is neither 1 (female) nor 2 (male)": 1}
+    assert "no column YEAR, VMONTH, ARREMS" in reader.notes[0] and "DRUGID*, CAUSE*" in reader.notes[0]
+
+
+def test_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="no column SEX, RFV1, DIAG1 among its 2 columns"):
+        next(read_fake(tmp_path, monkeypatch, AGE=[1.0], OTHER=[2.0]))
+    with pytest.raises(InputError, match="no records"):
+        next(read_fake(tmp_path, monkeypatch, AGE=[], SEX=[], RFV1=[], DIAG1=[]))

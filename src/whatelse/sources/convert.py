@@ -18,7 +18,7 @@ class Converter:
 
     def __init__(self, column_map: ColumnMap, places: Mapping[str, tuple[int, ...]]) -> None:
         self._missing = column_map.missing
-        self._known: dict[tuple[str, str], Code] = {}
+        self._known: dict[Any, Code] = {}
         self._steps = [(field, *self._step(field, column_map.fields[field], at)) for field, at in places.items()]
 
     def __call__(self, cells: Sequence[Any]) -> Visit:
@@ -53,30 +53,49 @@ class Converter:
         return lambda cells: _names([cells[i] for i in at], column.separator), name
 
     def _codes(self, cells: list[Any], column: Column) -> tuple[Code, ...] | None:
-        """() if a cell is there and empty, None if none is there."""
+        """() if a cell is there and empty, None if none is there. The same code twice is one code."""
         items: list[Any] = []
         if not _items(cells, column.separator, items):
             return None
-        codes = []
+        known, system = self._known, column.system
+        found: dict[Any, Code] = {}
         for item in items:
-            if isinstance(item, str):
-                if item := item.strip():
-                    codes.append(self._code(column.system, item))
-            elif isinstance(item, Mapping):
-                codes.append(_from_object(item, column.system))
-            elif isinstance(item, int) and not isinstance(item, bool):
-                codes.append(self._code(column.system, str(item)))
+            # Hashing the text is much cheaper than hashing a Code, and texts repeat from visit to visit.
+            if type(item) is str:
+                key: Any = (system, item)
+            elif type(item) is dict:
+                key = (item.get("system"), item.get("code"), item.get("name"), system)
             else:
-                raise BadValue("is not a list of codes")
-        return tuple(dict.fromkeys(codes)) if len(codes) > 1 else tuple(codes)
+                key = (system, type(item), str(item))
+            try:
+                if key in found:
+                    continue
+                code = known.get(key)
+            except TypeError:  # a code object that holds lists
+                raise BadValue("holds a code object without 'system' and 'code'") from None
+            if code is None:
+                code = _code(item, system)
+                if code is None:
+                    continue  # nothing between two separators
+                if len(known) >= REMEMBERED:
+                    known.clear()
+                known[key] = code
+            found[key] = code
+        return tuple(found.values())
 
-    def _code(self, system: str, text: str) -> Code:
-        code = self._known.get((system, text))
-        if code is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            code = self._known[(system, text)] = make_code(system, text)
-        return code
+
+def _code(item: Any, system: str) -> Code | None:
+    """A code from an item of a list: its text, a number, or an object {system, code, name}."""
+    if isinstance(item, str):
+        return make_code(system, item.strip()) if item.strip() else None
+    if isinstance(item, dict):
+        code, name, own = item.get("code"), item.get("name"), item.get("system") or system
+        if not isinstance(code, str | int) or code == "" or not isinstance(own, str):
+            raise BadValue("holds a code object without 'system' and 'code'")
+        return Code(own, str(code), str(name) if name is not None else None)
+    if isinstance(item, int) and not isinstance(item, bool):
+        return make_code(system, str(item))
+    raise BadValue("is not a list of codes")
 
 
 def make_code(system: str, text: str) -> Code:
@@ -93,13 +112,6 @@ def make_code(system: str, text: str) -> Code:
     if system == "name":
         return Code(system, text.lower(), text)
     return Code(system, text)
-
-
-def _from_object(item: Mapping[str, Any], system: str) -> Code:
-    code, system, name = item.get("code"), item.get("system") or system, item.get("name")
-    if not isinstance(code, str | int) or code == "" or not isinstance(system, str):
-        raise BadValue("holds a code object without 'system' and 'code'")
-    return Code(system, str(code), str(name) if name is not None else None)
 
 
 def _items(cells: list[Any], separator: str, items: list[Any]) -> bool:

@@ -65,7 +65,7 @@ def _read_csv(
 ) -> Iterator[tuple[int, Visit]]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     with damage(path), open_text(path, text, newline="") as stream:
-        skipped, first = _first_line(stream)
+        skipped, first = _first_line(stream, path)
         if delimiter is None:
             delimiter = _delimiter(first, path, columns)
         if len(delimiter) != 1:
@@ -106,12 +106,12 @@ def _read_csv(
         raise InputError("has a header but no rows", file=path)
 
 
-def _first_line(stream: io.TextIOWrapper) -> tuple[int, str]:
+def _first_line(stream: io.TextIOWrapper, path: Path) -> tuple[int, str]:
     """How many blank lines there are before the header, and the header's (first) line."""
     for number, line in enumerate(stream):
         if line.strip():
             return number, line
-    raise InputError("is empty")  # `inspect` has refused it already
+    raise InputError("is empty", file=path)
 
 
 def _delimiter(header: str, path: Path, columns: ColumnMap) -> str:
