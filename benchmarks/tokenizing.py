@@ -20,10 +20,10 @@ import numpy as np
 from whatelse.text import join_bigrams, learn_bigrams, tokenize, words
 
 # Semicolons between phrases.
-FINDINGS = """fever; chills; cough; nausea; vomiting; diarrhea; headache; chest pain; shortness of breath; back pain; loc;
+FINDINGS = """fever; chills; cough; nausea; vomiting; diarrhea; headache; chest pain; shortness of breath; back pain;
 abdominal pain; dysuria; hematuria; dizziness; syncope; weakness; numbness; rash; palpitations; sore throat; neck pain;
 leg swelling; blurred vision; confusion; seizure; fall; head strike; neck stiffness; wheezing; hemoptysis; melena;
-constipation; flank pain; diaphoresis; anxiety; suicidal ideation; laceration; bruising"""
+constipation; flank pain; diaphoresis; anxiety; suicidal ideation; laceration; bruising; loc; edema"""
 HISTORY = (
     "htn; dm2; cad; chf; copd; asthma; afib; cva; mi; ckd; esrd; etoh abuse; depression; gerd; migraines; hep c; hld"
 )

@@ -26,7 +26,7 @@ class Token(NamedTuple):
     """A word of a note.
 
     `text` is lower case and normalised (see `pieces.py`); the note's own characters are `note[start:end]`.
-    `trigger` is the phrase that negated it, as a token over the whole phrase ("negative for"), or None.
+    `trigger` is the phrase that negated it, as a token over the whole phrase ("no", "negative for"), or None.
     `opens` says that a sign or a line break, not just blanks, stands between it and the word before.
     """
 
@@ -107,7 +107,8 @@ def _triggers(cut: list[Piece], places: list[int], opens: frozenset[str]) -> lis
         if kinds & NEGATES:
             last = cut[done - 1]
             start, end = places[i] + piece[2], places[done - 1] + last[2] + last[3]
-            cue = _new(Token, (" ".join([p[0] for p in cut[i:done]]), start, end, False, None, False))
+            after_sign = i > 0 and cut[i - 1][1] == SIGN
+            cue = _new(Token, (" ".join([p[0] for p in cut[i:done]]), start, end, False, None, after_sign))
             if kinds & BEFORE:
                 trigger = cue
                 begin = back = done
