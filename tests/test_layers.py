@@ -67,7 +67,7 @@ MAY_ACT_ON_IMPORT = ["cli/*", "__main__.py", "*migrations/*"]
 
 
 def imported(source: str, file: str) -> set[str]:
-    """Dotted names of every module that a file imports, at its top or later; what only type checkers see is left out."""
+    """Dotted names of the modules that a file imports, at its top or later; not what only type checkers see."""
     package = ["whatelse", *Path(file).parent.parts]
     found = set()
     waiting: list[ast.AST] = [ast.parse(source)]
