@@ -26,9 +26,14 @@ SECTIONS = ("symptom", "negative", "story", "history", "exam", "course", "home",
 AGES = (20.0, 50.0, 80.0)  # at which illnesses' prevalence is given
 AGE_SHARES = (0.35, 0.35, 0.3)  # of visits near those ages, for prevalence regardless of age
 
-SIGNAL = 0.75
-"""Scales every rate with which a condition brings on a finding: the overall difficulty, set once so that a model
-that is given the truth finds the held-out tag about as often as in the paper."""
+SIGNAL, WORD_SIGNAL = 0.75, 0.35
+"""Scale every rate with which a condition brings on a finding, in prose and in lists of words: the overall difficulty,
+set once so that a model that is given the truth finds the held-out tag about as often as in the paper. Words of a list
+are independent of one another, so they tell more than as many words of a note, and fewer of them must be shown."""
+
+WORD_NOISE, WORD_FLOOR = 3.0, 0.01
+"""Lists of words have this many times the leaks that the rest of the department explains, and at least the floor:
+about as many findings a visit as a note has, all common enough to be in a vocabulary of the most common."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +45,12 @@ class Department:
     prior        (m,) share of visits;  acute (m,) bool
     reason_weight (r,), illness_at (i, 3): how common the rest are
     names        n findings as a vocabulary names them;  keys: as the YAML files do;  section (n,) index into SECTIONS
+    edges        where each section begins, and the end
     rate         (m + r + i, n) and leak_rate (n,)
     phrases      per finding, how it is written; codes: the drug, for drugs
     billing      per cause, ICD-9 codes and their cumulative shares
-    sensitivity, false_alarm  (m,) of the anchors;  hints (m, 2) columns of each condition's two commonest symptoms
+    sensitivity, false_alarm  (m,) of the anchors;  mentions (m, m) rates with which row's notes
+                 mention column's anchor;  hints (m, 2) columns of each condition's two commonest symptoms
     """
 
     conditions: tuple[str, ...]
@@ -62,9 +69,11 @@ class Department:
     leak_rate: Floats
     phrases: tuple[tuple[str, ...], ...]
     codes: tuple[Code | None, ...]
-    billing: tuple[tuple[tuple[Code, ...], Floats] | None, ...]
+    edges: tuple[int, ...]
+    billing: tuple[tuple[tuple[Code, ...], tuple[float, ...]], ...]
     sensitivity: Floats
     false_alarm: Floats
+    mentions: Floats
     hints: NDArray[np.intp]
     style: Mapping[str, Any]
     rules: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -103,10 +112,9 @@ def load() -> Department:
 
     rate = np.zeros((len(every), len(columns)))
     for row, profile in enumerate(every):
-        strength = SIGNAL if row < len(conditions) else 1.0
         for part, kind in (("findings", "findings"), ("denies", "negative"), ("home", "home"), ("given", "given")):
             for key, p in profile.get(part, {}).items():
-                rate[row, index[kind, key]] = -np.log1p(-p) * strength
+                rate[row, index[kind, key]] = -np.log1p(-p)
     leak = np.full(len(columns), float(leaks["default"]))
     for kind in ("findings", "home", "given"):
         for key, p in leaks[kind].items():
@@ -135,26 +143,28 @@ def load() -> Department:
         leak_rate=-np.log1p(-leak),
         phrases=tuple(v for _, _, v in columns),
         codes=tuple(Code("name", k, k) if s in ("home", "given") else None for s, k, _ in columns),
-        billing=tuple(_billing(p.get("icd9")) for p in every),
+        edges=tuple(sum(s in SECTIONS[:k] for s, _, _ in columns) for k in range(len(SECTIONS) + 1)),
+        billing=tuple(_billing(p.get("icd9", {})) for p in every),
         sensitivity=np.array([a["sensitivity"] for a in anchor]),
         false_alarm=np.array([a["false_alarm"] for a in anchor]),
+        mentions=np.array([[-np.log1p(-a.get("mentioned", {}).get(k, 0.0)) for a in anchor] for k in names]),
         hints=np.array([sorted(symptoms, key=lambda j: -rate[i, j])[:2] for i in range(len(names))], dtype=np.intp),
         style=read_yaml("style.yaml"),
         rules=read_yaml("interactions.yaml"),
     )
 
 
-def _billing(icd9: Mapping[str, float] | None) -> tuple[tuple[Code, ...], Floats] | None:
-    if not icd9:
-        return None
-    weight = np.array(list(icd9.values()), dtype=float)
-    return tuple(Code("icd9", code) for code in icd9), np.cumsum(weight) / weight.sum()
+def _billing(icd9: Mapping[str, float]) -> tuple[tuple[Code, ...], tuple[float, ...]]:
+    """Codes and the cumulative shares in which they are used, the last left out: a search gives a code's place."""
+    shares = np.cumsum(list(icd9.values())) / max(sum(icd9.values()), 1)
+    return tuple(Code("icd9", code) for code in icd9), tuple(shares[:-1].tolist())
 
 
 def spread(department: Department) -> Floats:
-    """(n,) the leak rates when nothing exists beyond the 23: what the rest would bring on, independently of all else.
+    """(n,) the leak rates when nothing exists beyond the 23: what the rest would bring on, independently of all else,
+    times WORD_NOISE and at least WORD_FLOOR.
 
-    1 - l_j = (1 - l0_j) prod_k (1 - pi_k (1 - exp(-z_kj))), pi_k the share of visits with reason or illness k.
+    1 - l'_j = (1 - l0_j) prod_k (1 - pi_k (1 - exp(-z_kj))), pi_k the share of visits with reason or illness k.
     """
     m = len(department.conditions)
     idle = np.prod(1 - department.prior[department.acute])
@@ -162,4 +172,4 @@ def spread(department: Department) -> Floats:
     illnesses = department.illness_at @ np.array(AGE_SHARES)
     share = np.concatenate([reasons, illnesses])[:, None]
     quiet = np.log1p(-share * -np.expm1(-department.rate[m:])).sum(axis=0)
-    return np.asarray(department.leak_rate - quiet)
+    return np.maximum(WORD_NOISE * (department.leak_rate - quiet), WORD_FLOOR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,12 @@ class Departures:
                        have brought on is spread evenly into the leaks
     interactions       scales the probabilities of the rules between findings: synergy, silence of those who cannot
                        speak, findings written only beside others, findings that exclude others
-    verbosity          standard deviation of log note length between authors and again between visits: every finding of a
-                       note becomes more likely in a long one, so findings are correlated given the conditions
+    prominence         by what share, on average, a condition shows less when it is not why the patient came
+    verbosity          standard deviation of log note length between authors and again between visits: every finding
+                       becomes more likely in a long note, so findings are correlated given the conditions
     anchor_dependence  how much an anchor leans on the length of the note, on whether its condition is why the patient
-                       came, and on the condition's commonest symptoms being there
+                       came, on the condition's commonest symptoms being there, and on other conditions whose notes
+                       mention it (a headache in a head bleed)
     drift              scales the seasons and trends of prevalence
     demographics       age and sex are known, fit the conditions and limit the findings; off, they are None
     prose              notes are written by people: phrases of several words, negations, misspellings, templates; off, a
@@ -30,6 +32,7 @@ class Departures:
     competition: float = 0.5
     outside: bool = True
     interactions: float = 1.0
+    prominence: float = 0.7
     verbosity: float = 0.35
     anchor_dependence: float = 0.5
     drift: float = 1.0
@@ -37,13 +40,12 @@ class Departures:
     prose: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("correlation", "interactions", "verbosity", "anchor_dependence", "drift", "competition"):
-            value = getattr(self, name)
-            top = 2.0 if name in ("correlation", "drift") else 1.0
-            if not 0.0 <= value <= top:
-                raise ValueError(f"{name} is {value}, must be between 0 and {top:g}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{field.name} is {value}, must be between 0 and 1")
 
     @classmethod
     def none(cls) -> Departures:
         """Everything off: the visits obey the noisy-or model of `truth_model` exactly."""
-        return cls(0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, False, False)
+        return cls(0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0.0, False, False)

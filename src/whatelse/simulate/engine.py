@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whatelse.simulate.content import SECTIONS, Department, load
 from whatelse.simulate.departures import Departures
-from whatelse.simulate.notes import DRAWS, Case, Writer, split, words
-from whatelse.simulate.observe import observe
+from whatelse.simulate.notes import Case, Writer, words
+from whatelse.simulate.observe import Chances, observe
 from whatelse.simulate.patients import START, draw_patients
 from whatelse.visits import Code, Visit
 
 BLOCK = 2048
+HOME, GIVEN = SECTIONS.index("home"), SECTIONS.index("given")
 
 
 def simulate(
@@ -48,42 +52,58 @@ def _block(
     """The kept visits of one block. Everything is drawn for all of it, so that what is kept does not matter."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
     m, first = len(department.conditions), block * BLOCK
-    patients = draw_patients(department, departures, first, BLOCK, rng)
-    keep = np.flatnonzero(patients.on[:, :m].sum(axis=1) >= min_conditions)
-    if not keep.size:
-        return
-    observed = observe(department, departures, patients, rng)
-    draws = rng.random((BLOCK, DRAWS))[keep]
-    codes = rng.random((BLOCK, patients.on.shape[1]))[keep]
+    everyone = draw_patients(department, departures, first, BLOCK, rng)
+    keep = np.flatnonzero(everyone.on[:, :m].sum(axis=1) >= min_conditions)
+    patients, chances = everyone.take(keep), Chances.draw(department, BLOCK, rng).take(keep)
+    findings, anchors = observe(department, departures, patients, chances)
 
-    cases = split(department, *np.nonzero(observed.findings[keep]), keep.size)
-    home, given = SECTIONS.index("home"), SECTIONS.index("given")
-    for k, row in enumerate(keep.tolist()):
-        true = patients.on[row]
-        causes = np.flatnonzero(true).tolist()
+    shown, written_anchors, causes = _rows(findings), _rows(anchors), _rows(patients.on)
+    sections = department.edges
+    columns = zip(
+        keep.tolist(),
+        patients.primary.tolist(),
+        patients.age.tolist(),
+        patients.male.tolist(),
+        patients.seconds.tolist(),
+        chances.nurse.tolist(),
+        chances.doctor.tolist(),
+        strict=True,
+    )
+    for k, (row, primary, age, male, seconds, nurse, doctor) in enumerate(columns):
+        on = shown[k]
+        cuts = [bisect_left(on, edge) for edge in sections]
+        true = causes[k]
         case = Case(
-            cases[k],
-            [(i, bool(true[i])) for i in np.flatnonzero(observed.anchors[row]).tolist()],
-            int(patients.primary[row]),
-            int(patients.age[row]),
-            bool(patients.male[row]),
-            int(observed.nurse[row]),
-            int(observed.doctor[row]),
+            [on[a:b] for a, b in pairwise(cuts)],
+            [(i, i in true) for i in written_anchors[k]],
+            primary,
+            int(age),
+            male,
+            nurse,
+            doctor,
         )
-        written = writer.write(case, draws[k].tolist()) if departures.prose else words(department, case)
+        written = writer.write(case, chances.notes[k].tolist()) if departures.prose else words(department, case)
         yield Visit(
             id=f"S{seed}-{first + row:07d}",
-            age=float(case.age) if departures.demographics else None,
-            sex=("M" if case.male else "F") if departures.demographics else None,
+            age=age if departures.demographics else None,
+            sex=("M" if male else "F") if departures.demographics else None,
             chief_complaint=written.complaint,
             triage_note=written.triage,
             md_comments=written.md,
-            medication_history=_drugs(department, case.on[home], written.home),
-            dispensed=_drugs(department, case.on[given], written.given),
-            billing=_billing(department, causes, codes[k]),
-            time=START + timedelta(seconds=int(patients.seconds[row])),
-            truth=tuple(department.conditions[i] for i in causes if i < m),
+            medication_history=_drugs(department, case.on[HOME], written.home),
+            dispensed=_drugs(department, case.on[GIVEN], written.given),
+            billing=_billing(department, true, chances.billing[k].tolist()),
+            time=START + timedelta(seconds=int(seconds)),
+            truth=tuple([department.conditions[i] for i in true if i < m]),
         )
+
+
+def _rows(on: NDArray[np.bool_]) -> list[list[int]]:
+    """The columns that are on, row by row."""
+    rows, columns = np.nonzero(on)
+    ends = np.searchsorted(rows, np.arange(on.shape[0] + 1)).tolist()
+    flat = columns.tolist()
+    return [flat[a:b] for a, b in pairwise(ends)]
 
 
 def _drugs(department: Department, columns: list[int], more: list[Code]) -> tuple[Code, ...]:
@@ -91,14 +111,7 @@ def _drugs(department: Department, columns: list[int], more: list[Code]) -> tupl
     return tuple(dict.fromkeys([*named, *more])) if more else tuple(named)
 
 
-def _billing(
-    department: Department, causes: list[int], draws: "np.ndarray[tuple[int], np.dtype[np.float64]]"
-) -> tuple[Code, ...]:
+def _billing(department: Department, causes: list[int], draws: list[float]) -> tuple[Code, ...]:
     """One ICD-9 code for each cause that has any."""
-    billed = []
-    for cause in causes:
-        table = department.billing[cause]
-        if table is not None:
-            codes, cumulative = table
-            billed.append(codes[min(int(np.searchsorted(cumulative, draws[cause])), len(codes) - 1)])
-    return tuple(billed)
+    tables = [(department.billing[cause], draws[cause]) for cause in causes]
+    return tuple([codes[bisect_left(shares, u)] for (codes, shares), u in tables if codes])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
-
-import numpy as np
 
 from whatelse.simulate.content import SECTIONS, Department
 from whatelse.visits import Code
@@ -15,14 +14,13 @@ from whatelse.visits import Code
 Phrase = str | tuple[str | tuple[str, ...], ...]  # with slots: literal text and lists to choose from, in turn
 FIELDS = ("complaint", "triage", "md", "home", "given")
 _SLOT = re.compile(r"\{(\w+)\}")
-DRAWS = 192  # random numbers a visit's notes may use before they come round again
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """What the writer is told of one visit: `on` findings by section, conditions whose anchor is written, and rightly."""
 
-    on: tuple[list[int], ...]
+    on: list[list[int]]
     anchors: list[tuple[int, bool]]
     primary: int
     age: int
@@ -59,7 +57,8 @@ class Writer:
         self.lists: dict[str, tuple[Phrase, ...]] = {
             name: tuple(self._compile(p, keep=("age", "s", "sex", "sx")) for p in style[name]) for name in lists.split()
         }
-        self.misspellings = [(re.compile(rf"\b{w}\b"), wrong) for w, wrong in style["misspellings"].items()]
+        self.misspellings: dict[str, str] = style["misspellings"]
+        self.misspelled = re.compile("|".join(self.misspellings))
 
     def _compile(self, text: str, keep: Sequence[str] = ()) -> Phrase:
         """Text with {slots} cut into literals and choices; slots in `keep` stay as they are."""
@@ -73,8 +72,7 @@ class Writer:
 
     def write(self, case: Case, draws: Sequence[float]) -> Written:
         """The notes of a visit. `draws` are uniform numbers."""
-        numbers = _round(draws)
-        u: Callable[[], float] = numbers.__next__
+        u: Callable[[], float] = cycle(draws).__next__
 
         def choose(options: Sequence[Any]) -> Any:
             return options[int(u() * len(options))]
@@ -86,12 +84,16 @@ class Writer:
 
         def phrase(j: int, author: int) -> str:
             options = self.phrases[j]
-            habit = (author * 7 + j) % len(options)  # people repeat their own ways of saying things
-            return say(options[habit] if u() < 0.6 else choose(options))
+            r = u()  # people repeat their own ways of saying things
+            k = (author * 7 + j) % len(options) if r < 0.6 else int((r - 0.6) * 2.5 * len(options))
+            way = options[k]
+            return way if type(way) is str else say(way)
 
         def listing(name: str, author: int) -> str:
             options = self.lists[name]
-            return say(options[author % len(options)] if u() < 0.7 else choose(options))
+            r = u()
+            way = options[author % len(options) if r < 0.7 else int((r - 0.7) / 0.3 * len(options))]
+            return way if type(way) is str else say(way)
 
         symptoms, negatives, story, history, exam, course = case.on[:6]
         nurse, doctor = case.nurse, case.doctor
@@ -170,10 +172,8 @@ class Writer:
         text = end.join([sentence for sentence in sentences if sentence])
         if u() < 0.12:
             text = _slip(text, u())
-        if author % 4 == 1:
-            for pattern, wrong in self.misspellings:
-                if u() < 0.5:
-                    text = pattern.sub(wrong, text)
+        if author % 4 == 1 and u() < 0.5:
+            text = self.misspelled.sub(lambda match: self.misspellings[match[0]], text)
         return text.upper() if author % 11 == 7 else text
 
 
@@ -184,11 +184,6 @@ def words(department: Department, case: Case) -> Written:
     plain = [department.profiles[department.conditions[i]]["anchor"]["plain"] for i, _ in case.anchors]
     symptom, _, story, history, exam, course = texts
     return Written("", "\n".join([*plain, *symptom, *negatives, *story, *history]), "\n".join([*exam, *course]), [], [])
-
-
-def _round(draws: Sequence[float]) -> Iterator[float]:
-    while True:
-        yield from draws
 
 
 def _bare(phrase: str) -> str:
@@ -203,14 +198,3 @@ def _slip(text: str, where: float) -> str:
         return text
     return text[:k] + text[k + 1] + text[k] + text[k + 2 :]
 
-
-def split(
-    department: Department, rows: np.ndarray[Any, Any], columns: np.ndarray[Any, Any], size: int
-) -> list[tuple[list[int], ...]]:
-    """Per visit, its findings by section, from the sorted coordinates of what is on."""
-    edges = np.searchsorted(department.section, np.arange(len(SECTIONS) + 1))
-    # one search over (visit, section): columns are in order of section
-    n = department.section.size
-    cuts = np.searchsorted(rows * n + columns, (np.arange(size)[:, None] * n + edges[None, :])).tolist()
-    flat = columns.tolist()
-    return [tuple(flat[a:b] for a, b in zip(c, c[1:], strict=False)) for c in cuts]

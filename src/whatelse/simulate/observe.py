@@ -1,133 +1,162 @@
 """Which findings a block of visits shows: noisy-or in the form of rates, then the departures from it.
 
 A finding is on if its rate exceeds a standard exponential draw: P(E < z) = 1 - exp(-z), with z = z_0j + sum_i y_i z_ij.
+Rates only ever add and multiply, row by row, so the same seed gives the same findings on any machine.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.simulate.content import SECTIONS, Department, spread
+from whatelse.simulate.content import SECTIONS, SIGNAL, WORD_SIGNAL, Department, spread
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.patients import Patients
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 NURSES, DOCTORS = 40, 60
+DRAWS = 256  # random numbers a visit's notes may use before they come round again
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """`findings` (N, n), `anchors` (N, m), and who wrote the notes: `nurse`, `doctor` (N,)."""
+class Chances:
+    """Everything random about how N visits are seen and written down.
 
-    findings: Bools
-    anchors: Bools
+    nurse, doctor (N,) who writes; busy, ill (N,) normal; shows (N, causes), findings (N, n), anchors (N, m) exponential;
+    rules (N, rules), notes (N, DRAWS), billing (N, causes) uniform.
+    """
+
     nurse: Ints
     doctor: Ints
+    busy: Floats
+    ill: Floats
+    shows: Singles
+    findings: Singles
+    anchors: Floats
+    rules: Singles
+    notes: Floats
+    billing: Floats
+
+    @classmethod
+    def draw(cls, department: Department, size: int, rng: np.random.Generator) -> Chances:
+        """O(size n)."""
+        causes, n = department.rate.shape
+        rules = sum(len(group) for group in department.rules.values())
+        return cls(
+            nurse=rng.integers(NURSES, size=size),
+            doctor=rng.integers(DOCTORS, size=size),
+            busy=rng.standard_normal(size),
+            ill=rng.standard_normal(size),
+            shows=rng.standard_exponential((size, causes), dtype=np.float32),
+            findings=rng.standard_exponential((size, n), dtype=np.float32),
+            anchors=rng.standard_exponential((size, len(department.conditions))),
+            rules=rng.random((size, rules), dtype=np.float32),
+            notes=rng.random((size, DRAWS)),
+            billing=rng.random((size, causes)),
+        )
+
+    def take(self, rows: Ints) -> Chances:
+        """Those of some visits."""
+        return Chances(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
-def observe(department: Department, departures: Departures, patients: Patients, rng: np.random.Generator) -> Observed:
-    """Draw findings and anchors. O(N n)."""
-    size = patients.primary.size
-    nurse, doctor = rng.integers(NURSES, size=size), rng.integers(DOCTORS, size=size)
-    leak = department.leak_rate if departures.outside else _spread(department)
-    z = np.tile(leak, (size, 1))
+def observe(
+    department: Department, departures: Departures, patients: Patients, chances: Chances
+) -> tuple[Bools, Bools]:
+    """Findings (N, n) and anchors (N, m). O(N n)."""
+    m = len(department.conditions)
+    z = np.tile(_leak(department, departures.outside), (patients.primary.size, 1))
+    rate = department.rate.astype(np.float32)
     for cause in range(patients.on.shape[1]):  # few causes are on in a visit: add rows, no matrix product
         rows = np.flatnonzero(patients.on[:, cause])
-        z[rows] += department.rate[cause]
-    length = _length(departures, nurse, doctor, rng)
-    z *= length[:, department.section]
-    findings = z > rng.standard_exponential(z.shape)
+        added = rate[cause] * np.float32((SIGNAL if departures.prose else WORD_SIGNAL) if cause < m else 1.0)
+        if cause < m and departures.prominence > 0:
+            faint = chances.shows[rows, cause] * np.float32(1 - departures.prominence)
+            z[rows] += np.where(patients.primary[rows] == cause, np.float32(1), faint)[:, None] * added
+        else:
+            z[rows] += added
+    length = _length(departures, chances)
+    if departures.verbosity > 0:
+        z *= length.astype(np.float32)[:, department.section]
+    findings = z > chances.findings
     if departures.demographics:
-        findings &= _possible(department, patients)
-    _interact(department, departures, findings, rng)
-    anchors = _anchors(department, departures, patients, findings, length[:, 0], rng)
-    return Observed(findings, anchors, nurse, doctor)
+        _impossible(department, patients, findings)
+    _interact(department, departures, findings, chances.rules)
+    return findings, _anchors(department, departures, patients, findings, length[:, 0], chances.anchors)
 
 
-@lru_cache(maxsize=1)
-def _spread(department: Department) -> Floats:
-    return spread(department)
+@lru_cache(maxsize=2)
+def _leak(department: Department, outside: bool) -> Singles:
+    return (department.leak_rate if outside else spread(department)).astype(np.float32)
 
 
-def _length(departures: Departures, nurse: Ints, doctor: Ints, rng: np.random.Generator) -> Floats:
-    """(N, sections) factors of mean 1 on the rates: the habit of the author, the visit, and how ill the patient looks."""
+def _length(departures: Departures, chances: Chances) -> Floats:
+    """(N, sections) factors of mean 1 on the rates: the author's habit, the visit, how ill the patient looks."""
     sd = departures.verbosity
     habits = np.random.default_rng(2008)  # the staff is the same in every run
-    nurses, doctors = habits.standard_normal(NURSES)[nurse], habits.standard_normal(DOCTORS)[doctor]
-    busy, ill = rng.standard_normal((2, nurse.size))
-    triage = np.exp(sd * (nurses + busy) - sd**2)
-    md = np.exp(sd * (doctors + 0.5 * busy + 0.8 * ill) - sd**2 * 1.89 / 2)
-    drugs = np.exp(sd * 0.8 * ill - 0.32 * sd**2)
-    home = np.exp(sd * nurses - sd**2 / 2)
-    by_section = {"symptom": triage, "negative": triage, "story": triage, "history": triage, "exam": md, "course": md}
-    by_section |= {"home": home, "given": drugs}
-    return np.stack([by_section[s] for s in SECTIONS], axis=1)
+    nurse, doctor = habits.standard_normal(NURSES)[chances.nurse], habits.standard_normal(DOCTORS)[chances.doctor]
+    triage = np.exp(sd * (nurse + chances.busy) - sd**2)
+    md = np.exp(sd * (doctor + 0.5 * chances.busy + 0.8 * chances.ill) - sd**2 * 1.89 / 2)
+    home = np.exp(sd * nurse - sd**2 / 2)
+    given = np.exp(sd * 0.8 * chances.ill - sd**2 * 0.64 / 2)
+    by_section = dict.fromkeys(SECTIONS, triage) | {"exam": md, "course": md, "home": home, "given": given}
+    return np.stack([by_section[section] for section in SECTIONS], axis=1)
 
 
-def _possible(department: Department, patients: Patients) -> Bools:
-    """(N, n) whether a patient of that age and sex can have the finding."""
-    possible = np.ones((patients.age.size, len(department.names)), dtype=bool)
+def _impossible(department: Department, patients: Patients, findings: Bools) -> None:
+    """Take away what a patient of that age and sex cannot have, in place."""
     for j, key in enumerate(department.keys):
         if key in department.style["limits"]:
             sex, low, high = department.style["limits"][key]
-            possible[:, j] = (patients.age >= low) & (patients.age <= high)
+            findings[:, j] &= (patients.age >= low) & (patients.age <= high)
             if sex != "A":
-                possible[:, j] &= patients.male == (sex == "M")
-    return possible
+                findings[:, j] &= patients.male == (sex == "M")
 
 
-def _interact(department: Department, departures: Departures, findings: Bools, rng: np.random.Generator) -> None:
+def _interact(department: Department, departures: Departures, findings: Bools, u: Singles) -> None:
     """Apply the rules of interactions.yaml in place; what is present is not denied."""
+    if departures.interactions == 0:
+        return
     column = {name: j for j, name in enumerate(department.names)}
-    rules = department.rules
     symptoms = np.flatnonzero(department.section == SECTIONS.index("symptom"))
     negatives = np.flatnonzero(department.section == SECTIONS.index("negative"))
-
-    def applies(rule: object, p: float) -> Bools:
-        return np.asarray(rng.random(findings.shape[0]) < p * departures.interactions)
-
-    for rule in rules["together"]:
-        findings[:, column[rule["then"]]] |= findings[:, [column[k] for k in rule["when"]]].all(axis=1) & applies(
-            rule, rule["p"]
-        )
-    for rule in rules["needs"]:
-        alone = ~findings[:, [column[k] for k in rule["needs"]]].any(axis=1)
-        findings[:, column[rule["finding"]]] &= ~(alone & applies(rule, rule["p"]))
-    for rule in rules["excludes"]:
-        hit = findings[:, column[rule["when"]]] & applies(rule, rule["p"])
-        for key in rule["drops"]:
-            findings[hit, column[key]] = False
-    for rule in rules["silence"]:
-        hit = np.flatnonzero(findings[:, column[rule["when"]]] & applies(rule, rule["p"]))
-        findings[np.ix_(hit, np.concatenate([symptoms, negatives]))] = False
-    if departures.interactions > 0 or departures.prose:
-        same = [column[department.keys[j]] for j in negatives]
-        findings[:, negatives] &= ~findings[:, same]
+    order = [(kind, rule) for kind in ("together", "needs", "excludes", "silence") for rule in department.rules[kind]]
+    for k, (kind, rule) in enumerate(order):
+        applies = u[:, k] < rule["p"] * departures.interactions
+        if kind == "together":
+            both = findings[:, [column[key] for key in rule["when"]]].all(axis=1)
+            findings[:, column[rule["then"]]] |= both & applies
+        elif kind == "needs":
+            alone = ~findings[:, [column[key] for key in rule["needs"]]].any(axis=1)
+            findings[:, column[rule["finding"]]] &= ~(alone & applies)
+        else:
+            hit = np.flatnonzero(findings[:, column[rule["when"]]] & applies)
+            drops: Any = [*symptoms, *negatives] if kind == "silence" else [column[key] for key in rule["drops"]]
+            findings[np.ix_(hit, drops)] = False
+    findings[:, negatives] &= ~findings[:, [column[department.keys[j]] for j in negatives]]
 
 
 def _anchors(
-    department: Department,
-    departures: Departures,
-    patients: Patients,
-    findings: Bools,
-    length: Floats,
-    rng: np.random.Generator,
+    department: Department, departures: Departures, patients: Patients, findings: Bools, length: Floats, draws: Floats
 ) -> Bools:
-    """(N, m): P(A | Y) is sensitivity or false alarm; `anchor_dependence` makes it lean on more than Y."""
+    """(N, m): P(A | Y) is sensitivity or false alarm; `anchor_dependence` d makes it lean on more than Y."""
     m, d = len(department.conditions), departures.anchor_dependence
     true = patients.on[:, :m]
     z = -np.log1p(-np.where(true, department.sensitivity, department.false_alarm))
     if d > 0:
-        hinted = findings[:, department.hints].any(axis=2)  # (N, m)
-        here = patients.primary[:, None] == np.arange(m)
-        lean = np.where(hinted, 1 + 0.5 * d, 1 - 0.3 * d) * np.where(here | ~department.acute, 1 + 0.3 * d, 1 - 0.5 * d)
+        hinted = findings[:, department.hints].any(axis=2)
+        main = (patients.primary[:, None] == np.arange(m)) | ~department.acute
+        lean = np.where(hinted, 1 + 0.5 * d, 1 - 0.3 * d) * np.where(main, 1 + 0.3 * d, 1 - 0.5 * d)
         z *= np.where(true, lean, np.where(hinted, 1 + 3 * d, 1.0))
+        for i in range(m):
+            z[true[:, i]] += d * department.mentions[i]
         z *= 1 + d * (length[:, None] - 1)
-    return np.asarray(z > rng.standard_exponential(z.shape))
+    return np.asarray(z > draws)

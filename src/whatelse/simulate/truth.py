@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.simulate.content import load, spread
+from whatelse.simulate.content import WORD_SIGNAL, load, spread
 from whatelse.simulate.departures import Departures
 
 Floats = NDArray[np.float64]
@@ -29,6 +29,6 @@ def truth_model(departures: Departures | None = None) -> tuple[tuple[str, ...], 
     return (
         names,
         department.prior.copy(),
-        np.hstack([np.exp(-department.rate[:m]), fail]),
+        np.hstack([np.exp(-WORD_SIGNAL * department.rate[:m]), fail]),
         np.concatenate([-np.expm1(-spread(department)), miss]),
     )
