@@ -34,6 +34,7 @@ Int32s = NDArray[np.int32]
 
 DUST = -16.0  # a bound this far (log) below what is tolerated is never worth a place in the queue
 DEAD = 1e-270  # a product below this holds a TINY_LEAK: a present finding nothing on can cause
+LARGE = 1e150  # products below this are kept as they are, above as logarithms
 SPLIT = 1e-200  # products are taken up to here, then their logarithm
 
 
@@ -77,16 +78,44 @@ def log_on(row: Floats, on: Floats, w: Floats, ends: Ints, runs: int) -> tuple[f
 
 
 @njit(cache=True, nogil=True)
+def clear(sums: Floats) -> None:
+    """Begin a sum over sets of nothing."""
+    sums[0] = 0.0
+    for e in range(1, sums.size):
+        sums[e] = -np.inf
+
+
+@njit(cache=True, nogil=True)
 def add_term(sums: Floats, d: int, x: float) -> None:
-    """Take one more r = exp(x) into log prod (1 + r) (d < 0) or into the logs of e_0 .. e_d (sums[0] .. sums[d])."""
+    """Take one more r = exp(x) into the sum over sets: of any number (d < 0), or of exactly d.
+
+    d < 0: sums[0] = prod (1 + r) - 1 as long as it is in range, then infinity, and sums[1] its logarithm.
+    d >= 0: sums[e] = log e_e(r), e = 0 .. d.
+    """
     if d < 0:
-        sums[0] += x if x > 40.0 else math.log1p(math.exp(x))
+        r = math.exp(min(x, 700.0))
+        if max(r, sums[0]) < LARGE:
+            sums[0] += r * (1.0 + sums[0])
+        else:
+            if sums[0] < np.inf:
+                sums[0], sums[1] = np.inf, math.log1p(sums[0])
+            sums[1] += max(x, math.log1p(r))
         return
     for e in range(d, 0, -1):
         a, b = sums[e], sums[e - 1] + x
         high = max(a, b)
         if high > -np.inf:
             sums[e] = high + math.log1p(math.exp(min(a, b) - high))
+
+
+@njit(cache=True, nogil=True)
+def log_sum(sums: Floats, d: int) -> float:
+    """The logarithm of the sum over sets, the empty one left out if d < 0."""
+    if d >= 0:
+        return float(sums[d])
+    if sums[0] == np.inf:
+        return float(sums[1])
+    return math.log(sums[0]) if sums[0] > 0.0 else -np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -129,21 +158,15 @@ def bound_children(
     gain (by condition) is u_l + g_l at the parent. Without couplings one pass from the last child to the first does it,
     O(size); with them each child has its own r_l, O(size^2).
     """
+    clear(sums)
     for q in range(size - 1, -1, -1):
         i = cond[first + q]
-        if coupled or q == size - 1:
-            for e in range(sums.size):
-                sums[e] = 0.0 if e == 0 else -np.inf
         if coupled:
+            clear(sums)
             for k in range(q + 1, size):
                 l = cond[first + k]  # noqa: E741
                 add_term(sums, d, gain[l] + pair[i, l] + half[l])
-        if d >= 0:
-            log_bound[q] = sums[d]
-        elif sums[0] > 40.0:
-            log_bound[q] = sums[0]
-        else:
-            log_bound[q] = math.log(math.expm1(sums[0])) if sums[0] > 0.0 else -np.inf
+        log_bound[q] = log_sum(sums, d)
         if coupled:
             half[i] = 0.0
             for k in range(q + 1, size):
@@ -178,7 +201,7 @@ def search(
     on, ends = np.empty(P), np.empty(P + 1, np.int64)
     order, gain, given, half = np.empty(M, np.int64), np.empty(M), np.empty(M), np.empty(M)
     child_causes, child_alive, log_bound = np.empty(M), np.empty(M, np.bool_), np.empty(M)
-    sums = np.empty(max(pick, 0) + 1)
+    sums = np.empty(max(pick, 1) + 1)
 
     parent[0], cond[0], last[0], linear[0] = -1, -1, M + 1, 0.0
     runs = split_products(leak, w, ends)
