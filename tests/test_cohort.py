@@ -13,9 +13,11 @@ from whatelse import collecting
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import CohortError
+from whatelse.simulate import simulate
 from whatelse.sources import read_visits
 from whatelse.text import BigramCounts, tokenize
 from whatelse.visits import TEXT_FIELDS, Code, Visit
+from whatelse.vocabulary import Vocabulary
 
 COMPLAINTS = ("chest pain", "abd pain", "s/p fall", "etoh", "fever cough", "headache", "dysuria")
 NOTES = (
@@ -57,6 +59,16 @@ def test_one_pass_gives_what_the_vocabulary_finds_visit_by_visit(cohort: Cohort)
     assert cohort.vocabulary.bigrams, "the notes repeat enough for bigrams"
     for i, visit in enumerate(visits()):
         np.testing.assert_array_equal(cohort.X[i].indices, cohort.vocabulary.present(visit))
+
+
+def test_the_same_on_simulated_notes() -> None:
+    records = list(simulate(600, seed=3))
+    cohort = build_cohort(records, rules="paper")
+    assert cohort.vocabulary.bigrams and cohort.Y is not None
+    again = Vocabulary.from_json(json.loads(json.dumps(cohort.vocabulary.to_json())))
+    for i, visit in enumerate(records):
+        np.testing.assert_array_equal(cohort.X[i].indices, again.present(visit))
+        assert {c for c, on in zip(cohort.conditions, cohort.Y[i], strict=True) if on} == set(visit.truth or ())
 
 
 def test_it_does_not_matter_how_the_stream_is_cut(cohort: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:

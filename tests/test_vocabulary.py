@@ -100,6 +100,10 @@ def test_what_an_anchor_is_made_of_leaves() -> None:
         assert finder.leaves(word) == ("fall" in word), word
 
 
+def test_negated_mentions_stay() -> None:
+    assert not any(Finder(ANCHORS).leaves(word) for word in ("neg:tripped", "neg:s/p_fall", "neg:old_tripped"))
+
+
 def test_the_words_of_a_mention_are_not_joined_with_their_neighbours() -> None:
     names = ("old_trip", "old", "slow_gait", "anchor:fall", "anchor:uti", "anchor:hiv")
     pairs = frozenset({("old", "tripped"), ("slow", "gait")})

@@ -102,7 +102,9 @@ class Finder:
                 yield *self.code(field, code), field, code
 
     def leaves(self, word: str) -> bool:
-        """Whether a word, joined or not, is left out because an anchor is made of it. Not asked of `neg:` words."""
+        """Whether a word, joined or not, is left out because an anchor is made of it. Never a `neg:` word."""
+        if word.startswith("neg:"):
+            return False
         parts = tuple(word.split("_"))
         if len(parts) == 1:
             return word in self._words
