@@ -104,6 +104,12 @@ def test_missing_columns_name_near_misses(tmp_path: Path) -> None:
         list(reader(tmp_path, '{"visit": 1}\n', "v.jsonl"))
 
 
+def test_the_same_column_twice(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"column 'age': this column is there more than once"):
+        list(reader(tmp_path, "id,age,Age\n1,2,3\n"))
+    assert list(reader(tmp_path, "id,age,x,x\n1,2,3,4\n")) == [Visit("1", age=2)]  # not a column we read
+
+
 @pytest.mark.parametrize("cut", [1, 8, 200])
 @pytest.mark.parametrize("name", ["visits.csv.gz", "visits.jsonl.gz"])
 def test_truncated_gzip_is_known_before_the_first_visit(tmp_path: Path, cut: int, name: str) -> None:

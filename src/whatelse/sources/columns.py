@@ -15,6 +15,7 @@ under their own names, in any case:
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -116,14 +117,15 @@ def _sex_values(given: Any, file: Path | None) -> dict[str, Sex | None]:
 
 def locate(column_map: ColumnMap, header: Sequence[str], file: Path) -> dict[str, tuple[int, ...]]:
     """{field: positions in the header}. A field that the file does not have is left out; `id` must be there."""
-    place: dict[str, int] = {}
-    for position, name in enumerate(header):
-        place.setdefault(normal(name), position)
+    place = {normal(name): position for position, name in enumerate(header)}
+    count = Counter(map(normal, header))
     found = {}
     for field, column in column_map.fields.items():
         lacking = [name for name in column.columns if normal(name) not in place]
         if lacking and (column.asked or field == "id"):
             need_columns(lacking, header, file)
+        if twice := [name for name in column.columns if count[normal(name)] > 1]:
+            raise InputError("this column is there more than once; rename one of them", file=file, column=twice[0])
         if not lacking:
             found[field] = tuple(place[normal(name)] for name in column.columns)
     if len(found) == 1:

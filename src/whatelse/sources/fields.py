@@ -13,6 +13,7 @@ from whatelse.sources.report import BadValue
 from whatelse.visits import Sex
 
 OLDEST = 130
+NO_AGE = "age is not a number of years; list cells that mean unknown under 'missing' in the column map"
 SEXES: dict[str, Sex | None] = {
     **dict.fromkeys(("f", "female"), "F"),
     **dict.fromkeys(("m", "male"), "M"),
@@ -39,15 +40,15 @@ def parse_age(cell: Any) -> float | None:
         age = float(cell)
     except (TypeError, ValueError, OverflowError):
         if not isinstance(cell, str):
-            raise BadValue("age is not a number of years") from None
+            raise BadValue(NO_AGE) from None
         if not cell.strip():
             return None
         try:
             age = float(cell.replace(",", "."))
         except ValueError:
-            raise BadValue("age is not a number of years") from None
+            raise BadValue(NO_AGE) from None
     if isinstance(cell, bool) or age != age:
-        raise BadValue("age is not a number of years")
+        raise BadValue(NO_AGE)
     if age < 0:
         raise BadValue("age is below 0")
     if age > OLDEST:
