@@ -80,6 +80,13 @@ def test_own_conditions_and_options(table: Path, tmp_path: Path) -> None:
     assert cohort.vocabulary.rules == "paper" and not cohort.vocabulary.bigrams and len(cohort.vocabulary.names) == 4
 
 
+def test_shared_anchors_are_noted(table: Path, tmp_path: Path) -> None:
+    conditions = tmp_path / "mine.yaml"
+    entries = "".join(f"- {{name: {name}, anchors: {{notes: [fever, etoh]}}}}\n" for name in ("flu", "cold"))
+    conditions.write_text("conditions:\n" + entries, encoding="utf-8")
+    assert "2 anchors stand for flu and cold" in run("build", "table", table, "--conditions", conditions)
+
+
 def test_anchors_check_as_table_and_as_json(cohort: Path) -> None:
     out = run("anchors", "check", cohort)
     assert "abdominal pain" in out and "no labels" in out and "never fires" in out

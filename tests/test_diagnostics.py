@@ -34,6 +34,7 @@ def test_only_the_broken_anchor_is_warned_about(rng: np.random.Generator) -> Non
     assert good.dependent == () and good.problems == ()
     assert [d.finding for d in leaky.dependent] == ["word0"]
     assert leaky.dependent[0].odds_ratio > 4 and leaky.dependent[0].both > leaky.dependent[0].expected
+    assert silent.precision is None and silent.recall is not None
     assert silent.fires == 0 and "never fires" in silent.problems[0]
     assert good.precision is not None and good.precision[1] < 0.07 / (0.07 + 0.018) < good.precision[2]
     assert good.recall is not None and good.recall[1] < 0.7 < good.recall[2]

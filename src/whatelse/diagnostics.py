@@ -51,7 +51,11 @@ class Dependence:
 
 @dataclass(frozen=True)
 class AnchorCheck:
-    """What is known about one anchor. The rates are (value, lower, upper), or None where there are no labels."""
+    """What is known about one anchor.
+
+    Precision and recall are (value, lower, upper); None where there are no labels, or nothing to count: an anchor
+    that never fires has no precision, a condition that nobody has no recall.
+    """
 
     condition: str
     fires: int
@@ -88,7 +92,7 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
         elif rates is not None and condition in rates.uninformative:
             problems.append("fires no more often with the condition than without")
         if positives is not None and not positives[i]:
-            problems.append("no visit is labelled with the condition: precision and recall are guesses")
+            problems.append("no visit is labelled with the condition: its recall is not known")
         if dependent[i]:
             problems.append(f"{len(dependent[i])} findings stay associated with it given the label")
         checks.append(
@@ -98,8 +102,8 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
                 share=float(fires[i] / len(cohort)),
                 overlaps=overlaps[i],
                 positives=None if positives is None else int(positives[i]),
-                precision=_with_limits(rates, "ppv", i),
-                recall=_with_limits(rates, "sensitivity", i),
+                precision=_with_limits(rates, "ppv", i) if known is not None and known.A[:, i].any() else None,
+                recall=_with_limits(rates, "sensitivity", i) if positives is not None and positives[i] else None,
                 dependent=dependent[i],
                 problems=tuple(problems),
             )

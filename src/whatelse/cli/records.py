@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -109,8 +110,8 @@ def build(
     if bare := set(anchors.names) - set(anchors.anchored().names):
         print_note(f"{len(bare)} conditions have no anchors and are left out: {', '.join(sorted(bare))}")
         anchors = anchors.anchored()
-    for value, names in anchors.shared().items():
-        print_note(f"anchor {value!r} stands for {' and '.join(names)}; an anchor should have one parent only")
+    for names, count in Counter(anchors.shared().values()).items():
+        print_note(f"{count} anchors stand for {' and '.join(names)}; an anchor should have one parent only")
     survey = source is Source.nhamcs
     reader = _read(files, source, on_error.value, columns, delimiter, encoding, labels)
     about = {
