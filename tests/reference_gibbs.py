@@ -23,7 +23,7 @@ def posterior(
     rejected: tuple[int, ...] = (),
     evidence: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All states that agree with what is known (S, m), and their probabilities (S,)."""
+    """All states that agree with what is known (S, m), and their probabilities (S,): all zero if none can be."""
     evidence = np.zeros(model.m) if evidence is None else evidence
     states, weights = [], []
     for y in product((0, 1), repeat=model.m):
@@ -40,7 +40,7 @@ def posterior(
         states.append(y)
         weights.append(total)
     found = np.array(weights)
-    return np.array(states, bool), found / found.sum()
+    return np.array(states, bool), found / found.sum() if found.any() else found
 
 
 def log_odds(states: np.ndarray, weights: np.ndarray, i: int) -> float:
@@ -58,3 +58,26 @@ def random_model(rng: np.random.Generator, m: int, n: int, *, plain: bool = Fals
         weight=None if plain else rng.choice([0.0, 0.4, 1.0], n, p=[0.1, 0.4, 0.5]),
         coupling=None if plain else coupling + coupling.T,
     )
+
+
+def extreme_query(rng: np.random.Generator) -> tuple[NoisyOr, dict]:
+    """A small model full of certain causes, missing leaks, tiny weights and couplings, and a question to it."""
+    m, n = int(rng.integers(1, 6)), int(rng.integers(1, 9))
+    coupling = np.triu(rng.normal(0, 1, (m, m)), 1) * (rng.random() < 0.5)
+    model = NoisyOr(
+        prior=rng.uniform(0.01, 0.9, m),
+        fail=rng.choice([0, 0.1, 0.5, 0.9, 1], (m, n), p=[0.1, 0.15, 0.15, 0.15, 0.45]),
+        leak=rng.choice([0, 0.1, 0.5, 1], n, p=[0.4, 0.3, 0.25, 0.05]),
+        weight=rng.choice([1, 0.5, 0.01, 0], n, p=[0.6, 0.2, 0.1, 0.1]),
+        coupling=coupling + coupling.T,
+    )
+    finding, condition = rng.choice(3, n), rng.choice(3, m, p=[0.6, 0.2, 0.2])
+    condition[0] = 0  # one at least is open
+    query = dict(
+        present=tuple(np.flatnonzero(finding == 0).tolist()),
+        unobserved=tuple(np.flatnonzero(finding == 1).tolist()),
+        confirmed=tuple(np.flatnonzero(condition == 1).tolist()),
+        rejected=tuple(np.flatnonzero(condition == 2).tolist()),
+        evidence=rng.normal(0, 1, m),
+    )
+    return model, query

@@ -28,7 +28,7 @@ def expected(model: NoisyOr, query: dict, j: int, i: int | None) -> tuple[float,
         after.append(reference.posterior(model, **asked)[1])
     if i is None:
         return chance * kl(after[0], now) + (1 - chance) * kl(after[1], now), chance, np.nan, np.nan
-    (before, yes, no) = (np.array([1 - p, p]) for p in (w @ states[:, i] for w in (now, *after)))
+    before, yes, no = (np.array([w[~states[:, i]].sum(), w[states[:, i]].sum()]) for w in (now, *after))
     return chance * kl(yes, before) + (1 - chance) * kl(no, before), chance, yes[1], no[1]
 
 
@@ -81,6 +81,23 @@ def test_a_finding_that_settles_it_comes_first() -> None:
     chosen = what_would_help(model, [0], [1, 2, 3], candidates=[2])
     assert chosen.findings.tolist() == [2]
     assert what_would_help(model, [0]).findings.size == 0
+
+
+def test_extremes_against_enumeration(rng: np.random.Generator) -> None:
+    for _ in range(100):
+        model, query = reference.extreme_query(rng)
+        if not reference.posterior(model, **query)[1].any():
+            continue
+        found = what_would_help(model, **query, condition=0)
+        for k, j in enumerate(found.findings):
+            information, chance, yes, no = expected(model, query, int(j), 0)
+            assert found.chance[k] == pytest.approx(chance, abs=2e-4)
+            assert found.information[k] == pytest.approx(information, abs=2e-3)
+            if chance > 0.01:
+                assert found.if_present[k] == pytest.approx(yes, abs=0.02)
+            if chance < 0.99:
+                assert found.if_absent[k] == pytest.approx(no, abs=0.02)
+        assert np.isfinite(what_would_help(model, **query).information).all()
 
 
 def test_questions_that_cannot_be_asked() -> None:

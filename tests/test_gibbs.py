@@ -66,6 +66,16 @@ def test_certain_causes_and_no_leak() -> None:
     np.testing.assert_allclose(found.marginals, weights @ states, atol=0.03)
 
 
+def test_extremes_against_enumeration(rng: np.random.Generator) -> None:
+    for _ in range(150):
+        model, query = reference.extreme_query(rng)
+        states, weights = reference.posterior(model, **query)
+        found = gibbs(model, **query, sweeps=1000)
+        assert (found.impossible == -1) == weights.any()
+        if weights.any():
+            assert (np.abs(found.marginals - weights @ states) < 6 * found.standard_error + 5e-3).all()
+
+
 def test_a_visit_that_no_state_can_produce_is_said_to_be_impossible() -> None:
     model = NoisyOr(prior=[0.1, 0.1], fail=[[0.5, 1.0, 1.0], [0.0, 0.0, 1.0]], leak=[0.0, 0.0, 1.0])
     uncaused = gibbs(model, [1, 2], rejected=[1])  # nothing left to cause finding 1

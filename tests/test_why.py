@@ -124,6 +124,26 @@ def test_certainty_is_shown_as_such() -> None:
     assert abs(found.remainder) < 1e-8
 
 
+def test_extremes_against_enumeration(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[Why.__module__], "TOLERANCE", 1e-12)
+    for _ in range(150):
+        model, query = reference.extreme_query(rng)
+        states, weights = reference.posterior(model, **query)
+        if not weights.any():
+            with pytest.raises(QueryError, match="cannot be as it is"):
+                why(model, 0, **query)
+            continue
+        for i in set(range(model.m)) - set(query["confirmed"]) - set(query["rejected"]):
+            found = why(model, i, **query)
+            on, off = weights[states[:, i]].sum(), weights[~states[:, i]].sum()
+            if on == 0 or off == 0:
+                assert found.log_odds == (-np.inf if on == 0 else np.inf)
+                assert not np.isnan(found.findings).any() and not np.isnan(found.confirmed).any()
+            else:
+                assert found.log_odds == pytest.approx(np.log(on / off), abs=1e-8)
+                assert abs(found.remainder) < 1e-8
+
+
 def test_questions_that_cannot_be_asked() -> None:
     model = NoisyOr(prior=[0.1, 0.1], fail=[[0.5, 1.0], [0.0, 1.0]], leak=[0.1, 0.0])
     for arguments, message in (

@@ -24,6 +24,7 @@ from whatelse.errors import QueryError
 from whatelse.noisyor.likelihood import Ints, as_indices
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.states import with_cause
 
 STATES = 1000  # joint states looked at, at most
 MASS = 1 - 1e-5  # of the posterior: less probable states change no ranking
@@ -117,7 +118,7 @@ def _add_states(
         p[:], quiet[:] = leak, 1.0 - leak
         for i in np.flatnonzero(states[s]):
             for j in range(c):
-                p[j] = p[j] * fail[i, j] + (1.0 - fail[i, j])
+                p[j] = with_cause(p[j], fail[i, j])
                 quiet[j] *= fail[i, j]
         for j in range(c):
             sums[0, j] += pi[s] * p[j]

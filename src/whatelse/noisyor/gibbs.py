@@ -25,6 +25,7 @@ from whatelse.errors import QueryError
 from whatelse.noisyor.likelihood import Ints, tables
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, TINY_LEAK, ask, reduce_visit
+from whatelse.noisyor.states import log_on, split_products, with_cause
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,18 +125,10 @@ def _start(fail: Floats, leak: Floats, chains: int, rng: np.random.Generator) ->
 
 
 @njit(cache=True, nogil=True)
-def _log_present(p: Floats, weight: Floats) -> float:
-    """sum_j w_j log p_j; findings of weight one share one logarithm per ~300 decimal digits of their product."""
-    total, product = 0.0, 1.0
-    for j in range(p.size):
-        if weight[j] == 1.0:
-            product *= p[j]
-            if product < 1e-280:
-                total += np.log(product)
-                product = 1.0
-        else:
-            total += weight[j] * np.log(p[j])
-    return total + float(np.log(product))
+def _fit(row: Floats, p: Floats, weight: Floats, ends: Ints, runs: int) -> float:
+    """sum_j w_j log P(X_j = 1) once the condition of `row` joins; -inf if a finding is left without a cause."""
+    total, alive = log_on(row, p, weight, ends, runs)
+    return total if alive else -np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -146,30 +139,27 @@ def _run(
     """Fill draws (M, chains, sweeps) with P(y_i = 1 | rest) at every step; arrays as `reduce_visit` gives them."""
     M, chains, sweeps = draws.shape
     P = leak.size
-    p, other = np.empty(P), np.empty(P)
+    nothing, p, without, ends = np.ones(P), np.empty(P), np.empty(P), np.empty(P + 1, np.int64)
+    runs = split_products(leak, weight, ends)  # p only grows from here: safe in every state
     for c in range(chains):
         seed = seeds[c]
         y = start[c].copy()
         p[:] = leak
         for k in range(M):
             if y[k]:
-                for j in range(P):
-                    p[j] = p[j] * fail[k, j] + (1.0 - fail[k, j])
-        fit = _log_present(p, weight)
+                _join(p, fail[k])
+        fit = _fit(nothing, p, weight, ends, runs)
         for sweep in range(-burn_in, sweeps):
             for i in range(M):
-                # `other` is p with condition i the other way round
                 if y[i]:
-                    other[:] = leak
+                    without[:] = leak
                     for k in range(M):
                         if y[k] and k != i:
-                            for j in range(P):
-                                other[j] = other[j] * fail[k, j] + (1.0 - fail[k, j])
+                            _join(without, fail[k])
+                    fit_on, fit_off = fit, _fit(nothing, without, weight, ends, runs)
                 else:
-                    for j in range(P):
-                        other[j] = p[j] * fail[i, j] + (1.0 - fail[i, j])
-                other_fit = _log_present(other, weight)
-                odds = unary[i] + (fit - other_fit if y[i] else other_fit - fit)
+                    fit_on, fit_off = _fit(fail[i], p, weight, ends, runs), fit
+                odds = unary[i] + fit_on - fit_off
                 if coupled:
                     for k in range(M):
                         odds += pair[i, k] * y[k]
@@ -181,12 +171,20 @@ def _run(
                 z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                 z = z ^ (z >> np.uint64(31))
                 on = np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0) < chance
-                if on != y[i]:
-                    y[i] = on
-                    p[:] = other
-                    fit = other_fit
+                if on and not y[i]:
+                    _join(p, fail[i])
+                elif y[i] and not on:
+                    p[:] = without
+                y[i], fit = on, fit_on if on else fit_off
                 if sweep >= 0:
                     draws[i, c, sweep] = chance
+
+
+@njit(cache=True, nogil=True)
+def _join(p: Floats, row: Floats) -> None:
+    """P(X_j = 1) with one more condition on."""
+    for j in range(p.size):
+        p[j] = with_cause(p[j], row[j])
 
 
 @njit(cache=True, nogil=True)

@@ -34,6 +34,7 @@ from whatelse.noisyor.likelihood import Ints, tables
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import solve
 from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, REJECTED, Query, ask, reduce_visit
+from whatelse.noisyor.states import with_cause
 
 STATES = 1000  # joint states looked at, at most
 BUDGET = 20_000
@@ -154,7 +155,7 @@ def _chances(states: Bools, fail: Floats, leak: Floats) -> Floats:
         p[r] = leak
         for i in np.flatnonzero(states[r]):
             for j in range(leak.size):
-                p[r, j] = p[r, j] * fail[i, j] + (1.0 - fail[i, j])
+                p[r, j] = with_cause(p[r, j], fail[i, j])
     return p
 
 
