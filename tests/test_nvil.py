@@ -57,8 +57,9 @@ def log_joint(model: NoisyOr, x: np.ndarray, y: np.ndarray) -> float:
 
 def log_evidence(model: NoisyOr, X: csr_matrix) -> float:
     """Mean log P(x) over the visits, all states summed."""
-    rows = [np.logaddexp.reduce([log_joint(model, x, y) for y in STATES]) for x in X.toarray()]
-    return float(np.mean(rows))
+    absent, x = (1 - model.leak) * np.exp(STATES @ np.log(model.fail)), X.toarray()
+    prior = STATES @ np.log(model.prior) + (1 - STATES) @ np.log(1 - model.prior)
+    return float(np.logaddexp.reduce(x @ np.log(1 - absent).T + (1 - x) @ np.log(absent).T + prior, axis=1).mean())
 
 
 def train_state(model: NoisyOr, X: csr_matrix, **settings: float) -> Training:
@@ -308,6 +309,24 @@ def test_same_seed_same_result_and_another_seed_another(rng: np.random.Generator
     first = fit_nvil(X, model, ANCHORS, fast(), 11)
     assert same(first, fit_nvil(X, model, ANCHORS, fast(), 11))
     assert not same(first, fit_nvil(X, model, ANCHORS, fast(), 12))
+
+
+def test_threads_change_nothing_and_are_given_back(rng: np.random.Generator) -> None:
+    model = toy_model(rng)
+    X = draw(model, 150, rng)
+    before = torch.get_num_threads()
+    results, inside = [], []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            run = fit_nvil(
+                X, model, ANCHORS, fast(epochs=3), 1, on_epoch=lambda _: inside.append(torch.get_num_threads())
+            )
+            results.append(run)
+    finally:
+        torch.set_num_threads(before)
+    assert same(*results)
+    assert inside == [1, 1, 1, 2, 2, 2]
 
 
 def test_stopped_and_resumed_is_bit_for_bit_uninterrupted(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -95,37 +95,39 @@ def _visit_present(
     The logarithm is taken of products of chances, whenever they come near the end of the range of floats.
     """
     n, m = w.shape[0], w.shape[1] - 1
+    learn = dw.size > 0
     everything = w.sum(0)
+    absent = np.empty(m + 1)
     on = np.empty(m + 1, np.int64)
     for b in range(y.shape[0]):
-        present = columns[b]
-        count = present.size
-        while count and present[count - 1] == n:
-            count -= 1
-        absent = everything.copy()
-        for j in present[:count]:
-            absent -= w[j]
+        absent[:] = everything
+        count = 0
+        while count < columns.shape[1] and columns[b, count] < n:
+            j = columns[b, count]
+            for i in range(m + 1):
+                absent[i] -= w[j, i]
+            count += 1
         for s in range(y.shape[1]):
-            on[0], causes = m, 1
+            causes = 0
+            total, product = -absent[m], 1.0
             for i in range(m):
                 if y[b, s, i]:
                     on[causes] = i
                     causes += 1
-            total, product = 0.0, 1.0
-            for j in present[:count]:
-                stays_off = 1.0
-                for i in on[:causes]:
-                    stays_off *= f[j, i]
+                    total -= absent[i]
+            for p in range(count):
+                j = columns[b, p]
+                stays_off = f[j, m]
+                for c in range(causes):
+                    stays_off *= f[j, on[c]]
                 chance = max(1.0 - stays_off, SMALLEST_CHANCE)
                 product *= chance
                 if product < 1e-290:
                     total += np.log(product)
                     product = 1.0
-                if dw.size:
+                if learn:
                     pull = weight[b, s] / chance
-                    for i in on[:causes]:
-                        dw[j, i] += pull
-            total += np.log(product)
-            for i in on[:causes]:
-                total -= absent[i]
-            log_p[b, s] = total
+                    dw[j, m] += pull
+                    for c in range(causes):
+                        dw[j, on[c]] += pull
+            log_p[b, s] = total + np.log(product)

@@ -18,7 +18,8 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def fit_nvil(
 
     `on_epoch` is called after each epoch; if it returns True, training ends there. With `checkpoint`, the file is
     rewritten after each call, and a later call with the same arguments goes on from it: the result is bit for bit that
-    of an uninterrupted run (on a CPU with the same number of threads). An epoch cut short is run again, so `on_epoch`
+    of an uninterrupted run (on a CPU; a GPU adds in no fixed order). An epoch cut short is run again, so `on_epoch`
     may see an epoch twice but never misses one.
     """
     settings = settings or NvilSettings()
@@ -108,7 +109,8 @@ def fit_nvil(
 
     for epoch in range(len(history) + 1, settings.epochs + 1):
         began = time.perf_counter()
-        bound, supervised = training.run_epoch(epoch)
+        with _one_thread():
+            bound, supervised = training.run_epoch(epoch)
         record = EpochRecord(epoch, bound, supervised, time.perf_counter() - began)
         history.append(record)
         if on_epoch is not None:
@@ -122,6 +124,22 @@ def fit_nvil(
     phi_extra = training.parameters["phi_extra"].cpu().double().numpy()
     centre = training.visits.centre.cpu().double().numpy()
     return NvilResult(training.snapshot()(), history, phi, phi_extra, centre, stopped)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run PyTorch on one thread, then give back what was set.
+
+    The tensors of a step are too small to share out: more threads gain nothing on an idle machine and wait for one
+    another on a busy one (40 times slower was measured). They would also make the result depend on their number,
+    which any parallel numba function called from `on_epoch` changes behind PyTorch's back (they share OpenMP).
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _check(X: csr_matrix, start: NoisyOr, anchor_columns: ArrayLike) -> NDArray[np.int64]:
