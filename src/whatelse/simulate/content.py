@@ -31,9 +31,12 @@ SIGNAL, WORD_SIGNAL = 0.75, 0.35
 set once so that a model that is given the truth finds the held-out tag about as often as in the paper. Words of a list
 are independent of one another, so they tell more than as many words of a note, and fewer of them must be shown."""
 
-WORD_NOISE, WORD_FLOOR = 3.0, 0.01
-"""Lists of words have this many times the leaks that the rest of the department explains, and at least the floor:
-about as many findings a visit as a note has, all common enough to be in a vocabulary of the most common."""
+REASON_SIGNAL = 1.3
+"""The same for reasons for visit beyond the 23."""
+
+WORD_NOISE, WORD_FLOOR, WORD_CEILING = 3.0, 0.01, 0.4
+"""Lists of words have this many times the leaks that the rest of the department explains, as rates between floor
+and ceiling: about as many findings a visit as a note has, none too rare or too common to be in a vocabulary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +101,12 @@ def load() -> Department:
     every = list(profiles.values())
 
     texts = read_yaml("findings.yaml")
-    denied = {k for p in every for k in p.get("denies", ())}
+    denied = {k for p in every for k in p.get("denies", ())} | set(leaks["negative"])
     columns: list[tuple[str, str, tuple[str, ...]]] = []  # section, key, phrases
     for section in SECTIONS:
         if section == "negative":
-            columns += [(section, k, tuple(v or [k])) for k, v in texts["symptom"].items() if k in denied]
+            plain = {k: [p for p in v or [k] if "{" not in p][:3] or [k] for k, v in texts["symptom"].items()}
+            columns += [(section, k, tuple(v)) for k, v in plain.items() if k in denied]
         elif section in texts:
             columns += [(section, k, tuple(v or [k])) for k, v in texts[section].items()]
         else:
@@ -112,11 +116,13 @@ def load() -> Department:
 
     rate = np.zeros((len(every), len(columns)))
     for row, profile in enumerate(every):
+        scale = REASON_SIGNAL if len(conditions) <= row < len(conditions) + len(reasons) else 1.0
         for part, kind in (("findings", "findings"), ("denies", "negative"), ("home", "home"), ("given", "given")):
             for key, p in profile.get(part, {}).items():
-                rate[row, index[kind, key]] = -np.log1p(-p)
-    leak = np.full(len(columns), float(leaks["default"]))
-    for kind in ("findings", "home", "given"):
+                rate[row, index[kind, key]] = -np.log1p(-p) * scale
+    leak = np.array([leaks["drug" if s in ("home", "given") else "default"] for s, _, _ in columns])
+    leak[[index["findings", key] for key in leaks["senseless"]]] = leaks["rare"]
+    for kind in ("findings", "negative", "home", "given"):
         for key, p in leaks[kind].items():
             leak[index[kind, key]] = p
 
@@ -162,7 +168,7 @@ def _billing(icd9: Mapping[str, float]) -> tuple[tuple[Code, ...], tuple[float, 
 
 def spread(department: Department) -> Floats:
     """(n,) the leak rates when nothing exists beyond the 23: what the rest would bring on, independently of all else,
-    times WORD_NOISE and at least WORD_FLOOR.
+    times WORD_NOISE and between WORD_FLOOR and WORD_CEILING.
 
     1 - l'_j = (1 - l0_j) prod_k (1 - pi_k (1 - exp(-z_kj))), pi_k the share of visits with reason or illness k.
     """
@@ -172,4 +178,4 @@ def spread(department: Department) -> Floats:
     illnesses = department.illness_at @ np.array(AGE_SHARES)
     share = np.concatenate([reasons, illnesses])[:, None]
     quiet = np.log1p(-share * -np.expm1(-department.rate[m:])).sum(axis=0)
-    return np.maximum(WORD_NOISE * (department.leak_rate - quiet), WORD_FLOOR)
+    return np.clip(WORD_NOISE * (department.leak_rate - quiet), WORD_FLOOR, WORD_CEILING)

@@ -14,11 +14,15 @@ from whatelse.visits import Code
 Phrase = str | tuple[str | tuple[str, ...], ...]  # with slots: literal text and lists to choose from, in turn
 FIELDS = ("complaint", "triage", "md", "home", "given")
 _SLOT = re.compile(r"\{(\w+)\}")
+_LISTS = (
+    "openers bare_openers md_openers modifiers also denies last_negative histories exams courses asides md_asides"
+).split()
+_LATER = ("age", "s", "sex", "sx")  # slots that the opening fills itself
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the writer is told of one visit: `on` findings by section, conditions whose anchor is written, and rightly."""
+    """What the writer is told of a visit: findings by section, and (condition, is it true) for each anchor to write."""
 
     on: list[list[int]]
     anchors: list[tuple[int, bool]]
@@ -41,140 +45,149 @@ class Written:
 
 
 class Writer:
-    """A department's phrases made ready. `write` is a pure function of the case and its random numbers."""
+    """A department's phrases made ready."""
 
     def __init__(self, department: Department) -> None:
         style: dict[str, Any] = dict(department.style)
-        self.slots = {name: tuple(values) for name, values in style["slots"].items()}
-        self.phrases = [tuple(self._compile(p) for p in phrases) for phrases in department.phrases]
+        slots = {name: tuple(values) for name, values in style["slots"].items()}
         profiles = list(department.profiles.values())
-        self.complaints = [tuple(self._compile(p) for p in profile.get("complaint", ())) for profile in profiles]
+        self.phrases = [_compile(phrases, slots) for phrases in department.phrases]
+        self.complaints = [_compile(profile.get("complaint", ()), slots) for profile in profiles]
         self.anchors = [
-            {f: tuple(self._compile(p) for p in profile["anchor"].get(f, ())) for f in (*FIELDS, "elsewhere")}
+            {field: _compile(profile["anchor"].get(field, ()), slots) for field in (*FIELDS, "elsewhere")}
             for profile in profiles[: len(department.conditions)]
         ]
-        lists = "openers bare_openers md_openers also denies last_negative histories exams courses closings md_closings"
-        self.lists: dict[str, tuple[Phrase, ...]] = {
-            name: tuple(self._compile(p, keep=("age", "s", "sex", "sx")) for p in style[name]) for name in lists.split()
-        }
+        self.lists = {name: _compile(style[name], slots) for name in _LISTS}
+        self.weight = [row.tolist() for row in department.rate]  # what matters most to a visit is written first
+        self.healthy = department.names.index("nopmh")
         self.misspellings: dict[str, str] = style["misspellings"]
         self.misspelled = re.compile("|".join(self.misspellings))
 
-    def _compile(self, text: str, keep: Sequence[str] = ()) -> Phrase:
-        """Text with {slots} cut into literals and choices; slots in `keep` stay as they are."""
-        parts = _SLOT.split(text)
-        if len(parts) == 1:
-            return text
-        cut: list[str | tuple[str, ...]] = []
-        for k, part in enumerate(parts):
-            cut.append(part if k % 2 == 0 else "{" + part + "}" if part in keep else self.slots[part])
-        return tuple(cut)
-
     def write(self, case: Case, draws: Sequence[float]) -> Written:
-        """The notes of a visit. `draws` are uniform numbers."""
+        """The notes of a visit: a function of the case and of `draws`, uniform numbers."""
         u: Callable[[], float] = cycle(draws).__next__
-
-        def choose(options: Sequence[Any]) -> Any:
-            return options[int(u() * len(options))]
-
-        def say(phrase: Phrase) -> str:
-            if type(phrase) is str:
-                return phrase
-            return "".join([part if type(part) is str else choose(part) for part in phrase])
-
-        def phrase(j: int, author: int) -> str:
-            options = self.phrases[j]
-            r = u()  # people repeat their own ways of saying things
-            k = (author * 7 + j) % len(options) if r < 0.6 else int((r - 0.6) * 2.5 * len(options))
-            way = options[k]
-            return way if type(way) is str else say(way)
-
-        def listing(name: str, author: int) -> str:
-            options = self.lists[name]
-            r = u()
-            way = options[author % len(options) if r < 0.7 else int((r - 0.7) / 0.3 * len(options))]
-            return way if type(way) is str else say(way)
-
-        symptoms, negatives, story, history, exam, course = case.on[:6]
-        nurse, doctor = case.nurse, case.doctor
-        anchors: dict[str, list[str]] = {f: [] for f in FIELDS}
-        own_complaint = ""
-        for condition, rightly in case.anchors:
-            ways = self.anchors[condition]
-            fields = [f for f in FIELDS if ways[f]] if rightly else []
-            if not fields:
-                anchors["triage" if u() < 0.6 else "md"].append(say(choose(ways["elsewhere"])))
-                continue
-            for field in {choose(fields), choose(fields)}:
-                if field == "complaint" and condition == case.primary:
-                    own_complaint = say(choose(ways[field]))
-                else:
-                    anchors[field].append(say(choose(ways[field])))
-
-        sex, s = ("male", "M") if case.male else ("female", "F")
-        if u() < 0.5:
-            sex = sex[0] if nurse % 3 == 0 else ("man" if case.male else "woman") if case.age > 17 else sex
-
-        said = [phrase(j, nurse) for j in symptoms]
-        first = said[:3] if u() < 0.5 else said[:2]
-        rest = said[len(first) :]
-        complaint = own_complaint or (say(choose(self.complaints[case.primary])) if u() < 0.85 or not said else said[0])
+        nurse, doctor = _Pen(self, u, case.nurse), _Pen(self, u, case.doctor + 3)
+        own, anchors = self._anchors(case, nurse)
+        matters = self.weight[case.primary].__getitem__
+        symptoms = sorted(case.on[0], key=matters, reverse=True)
+        said = [nurse.phrase(j) for j in symptoms]
+        usual = 0.85 if case.primary < len(self.anchors) else 0.5
+        complaint = own or (nurse.choose(self.complaints[case.primary]) if u() < usual or not said else said[0])
         if anchors["complaint"]:
             complaint += ("/" if u() < 0.5 else ", ") + anchors["complaint"][0]
+        return Written(
+            complaint,
+            self._finish(self._triage(case, nurse, said, anchors["triage"]), nurse),
+            self._finish(self._comments(case, doctor, symptoms[:2], anchors["md"]), doctor),
+            [Code("name", name, name) for name in anchors["home"]],
+            [Code("name", name, name) for name in anchors["given"]],
+        )
 
-        def opening(name: str, sx: str, author: int) -> str:
-            text = listing(name, author)
-            return text.replace("{age}", str(case.age)).replace("{s}", s).replace("{sex}", sex).replace("{sx}", sx)
+    def _anchors(self, case: Case, pen: _Pen) -> tuple[str, dict[str, list[str]]]:
+        """The chief complaint if an anchor is it, and what to write of the anchors in each field."""
+        own = ""
+        wanted: dict[str, list[str]] = {field: [] for field in FIELDS}
+        for condition, true in case.anchors:
+            ways = self.anchors[condition]
+            if not true:
+                wanted["triage" if pen.u() < 0.6 else "md"].append(pen.choose(ways["elsewhere"]))
+                continue
+            fields = [field for field in FIELDS if ways[field]]
+            for field in dict.fromkeys([fields[int(pen.u() * len(fields))] for _ in range(2)]):
+                text = pen.choose(ways[field])
+                if field == "complaint" and condition == case.primary:
+                    own = text
+                else:
+                    wanted[field].append(text)
+        return own, wanted
 
-        triage = [opening("openers", ", ".join(first), nurse) if first else opening("bare_openers", "", nurse)]
-        triage += anchors["triage"]
-        told = [phrase(j, nurse) for j in story]
-        if told:
-            cut = 1 + int(u() * 3)
-            triage += [", ".join(told[:cut])] + ([", ".join(told[cut:])] if told[cut:] else [])
-        if rest:
-            triage.append(listing("also", nurse) + ", ".join(rest))
+    def _triage(self, case: Case, pen: _Pen, said: list[str], anchors: list[str]) -> list[str]:
+        """The nurse's sentences."""
+        _, negatives, story, history = case.on[:4]
+        u = pen.u
+        first = 1 + int(u() * 3)
+        complaints = ", ".join(said[:first]) + pen.habit("modifiers") if said else ""
+        sentences = [pen.opening("openers" if said else "bare_openers", case, complaints), *anchors]
+        if story:
+            told, cut = [pen.phrase(j) for j in story], 1 + int(u() * 3)
+            sentences += [", ".join(told[:cut]), ", ".join(told[cut:])]
+        if said[first:]:
+            sentences.append(pen.habit("also") + ", ".join(said[first:]))
         if negatives:
-            denied = [_bare(phrase(j, nurse)) for j in negatives]
-            joiner = listing("last_negative", nurse)
-            head = ", ".join(denied[:-1])
-            triage.append(listing("denies", nurse) + (head + joiner if head else "") + denied[-1])
+            denied = [pen.phrase(j) for j in negatives]
+            last = pen.habit("last_negative") if len(denied) > 1 else ""
+            sentences.append(pen.habit("denies") + ", ".join(denied[:-1]) + last + denied[-1])
+        if len(history) > 1:
+            history = [j for j in history if j != self.healthy]
         if history:
-            triage.append(listing("histories", nurse) + ", ".join([phrase(j, nurse) for j in history]))
-        if nurse % 5 == 0:
-            triage.append(
-                f"T {97 + int(u() * 3)}.{int(u() * 10)} HR {62 + int(u() * 45)} BP {104 + int(u() * 56)}/{58 + int(u() * 34)}"
-            )
-        triage.append(listing("closings", nurse))
+            sentences.append(pen.habit("histories") + ", ".join([pen.phrase(j) for j in history]))
+        if pen.author % 5 == 0:
+            pulse, pressure, low = 62 + int(u() * 45), 104 + int(u() * 56), 58 + int(u() * 34)
+            sentences.append(f"T {97 + int(u() * 3)}.{int(u() * 10)} HR {pulse} BP {pressure}/{low}")
+        sentences += [pen.habit("asides", k) for k in range(2 + pen.author % 5 + int(u() * 3))]
+        return sentences
 
-        md: list[str] = []
-        if exam or course or anchors["md"]:
-            shown = ", ".join([phrase(j, doctor) for j in symptoms[:2]]) or "above"
-            md = [opening("md_openers", shown, doctor), *anchors["md"]]
-            if exam:
-                md.append(listing("exams", doctor) + ", ".join([phrase(j, doctor) for j in exam]))
-            if course:
-                said = [phrase(j, doctor) for j in course]
-                cut = 1 + int(u() * len(said))
-                md.append(listing("courses", doctor) + ", ".join(said[:cut]))
-                md.append(", ".join(said[cut:]))
-            md.append(listing("md_closings", doctor))
+    def _comments(self, case: Case, pen: _Pen, symptoms: list[int], anchors: list[str]) -> list[str]:
+        """The physician's sentences; none if there is nothing to say."""
+        exam, course = case.on[4:6]
+        if not (exam or course or anchors):
+            return []
+        shown = ", ".join([pen.phrase(j) for j in symptoms]) or "above"
+        sentences = [pen.opening("md_openers", case, shown), *anchors]
+        if exam:
+            sentences.append(pen.habit("exams") + ", ".join([pen.phrase(j) for j in exam]))
+        if course:
+            done, cut = [pen.phrase(j) for j in course], 1 + int(pen.u() * 4)
+            sentences += [pen.habit("courses") + ", ".join(done[:cut]), ", ".join(done[cut:])]
+        sentences += [pen.habit("md_asides", k) for k in range(int(pen.u() * 3))]
+        return sentences
 
-        note = self._finish(triage, nurse, u)
-        comments = self._finish(md, doctor + 3, u)
-        home = [Code("name", name, name) for name in anchors["home"]]
-        given = [Code("name", name, name) for name in anchors["given"]]
-        return Written(complaint, note, comments, home, given)
-
-    def _finish(self, sentences: list[str], author: int, u: Callable[[], float]) -> str:
+    def _finish(self, sentences: list[str], pen: _Pen) -> str:
         """Sentences put together by the author's habits, with now and then a slip of the finger."""
-        end = (". ", ". ", "; ", ".\n", ". ")[author % 5]
-        text = end.join([sentence for sentence in sentences if sentence])
-        if u() < 0.12:
-            text = _slip(text, u())
-        if author % 4 == 1 and u() < 0.5:
+        end = (". ", ". ", "; ", ".\n", ". ")[pen.author % 5]
+        text = end.join([sentence for sentence in dict.fromkeys(sentences) if sentence])
+        if pen.u() < 0.12:
+            text = _slip(text, pen.u())
+        if pen.author % 4 == 1 and pen.u() < 0.5:
             text = self.misspelled.sub(lambda match: self.misspellings[match[0]], text)
-        return text.upper() if author % 11 == 7 else text
+        return text.upper() if pen.author % 11 == 7 else text
+
+
+class _Pen:
+    """An author at work: `u` gives the next random number. People mostly repeat their own ways of saying things."""
+
+    __slots__ = ("author", "lists", "phrases", "u")
+
+    def __init__(self, writer: Writer, u: Callable[[], float], author: int) -> None:
+        self.phrases, self.lists, self.u, self.author = writer.phrases, writer.lists, u, author
+
+    def say(self, phrase: Phrase) -> str:
+        if type(phrase) is str:
+            return phrase
+        u = self.u
+        return "".join([part if type(part) is str else part[int(u() * len(part))] for part in phrase])
+
+    def choose(self, ways: tuple[Phrase, ...]) -> str:
+        return self.say(ways[int(self.u() * len(ways))])
+
+    def phrase(self, finding: int) -> str:
+        ways = self.phrases[finding]
+        r = self.u()
+        way = ways[(self.author * 7 + finding) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))]
+        return way if type(way) is str else self.say(way)
+
+    def habit(self, name: str, k: int = 0) -> str:
+        ways = self.lists[name]
+        r = self.u()
+        way = ways[(self.author * 5 + k * 7) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))]
+        return way if type(way) is str else self.say(way)
+
+    def opening(self, name: str, case: Case, symptoms: str) -> str:
+        sex, s = ("male", "M") if case.male else ("female", "F")
+        if case.age > 17 and self.author % 3 == 0:
+            sex = "man" if case.male else "woman"
+        text = self.habit(name).replace("{age}", str(case.age)).replace("{s}", s)
+        return text.replace("{sex}", sex).replace("{sx}", symptoms)
 
 
 def words(department: Department, case: Case) -> Written:
@@ -186,15 +199,23 @@ def words(department: Department, case: Case) -> Written:
     return Written("", "\n".join([*plain, *symptom, *negatives, *story, *history]), "\n".join([*exam, *course]), [], [])
 
 
-def _bare(phrase: str) -> str:
-    """A symptom as it is denied: without its plus sign and its count."""
-    return re.sub(r" x\d+d?$| to 10\d$", "", phrase.lstrip("+"))
+def _compile(texts: Sequence[str], slots: dict[str, tuple[str, ...]]) -> tuple[Phrase, ...]:
+    """Texts with {slots} cut into literals and choices; slots that are filled later stay as they are."""
+    return tuple(_cut(text, slots) for text in texts)
+
+
+def _cut(text: str, slots: dict[str, tuple[str, ...]]) -> Phrase:
+    parts = _SLOT.split(text)
+    if not any(name in slots for name in parts[1::2]):
+        return text
+    return tuple(
+        part if k % 2 == 0 else "{" + part + "}" if part in _LATER else slots[part] for k, part in enumerate(parts)
+    )
 
 
 def _slip(text: str, where: float) -> str:
-    """Two neighbouring letters changed over, or left alone where there are no two."""
+    """Two neighbouring letters changed over, or nothing where there are no two."""
     k = int(where * max(len(text) - 2, 0))
     if not text[k : k + 2].isalpha():
         return text
     return text[:k] + text[k + 1] + text[k] + text[k + 2 :]
-
