@@ -122,14 +122,13 @@ class Cohort:
     def _write(self, folder: Path) -> None:
         X = self.X
         findings = pa.ListArray.from_arrays(X.indptr.astype(np.int32), X.indices.astype(np.int32))
-        truth: list[list[int] | None] = [None] * len(self)
-        if self.Y is not None:
-            for i in np.flatnonzero(self.labelled):
-                truth[i] = np.flatnonzero(self.Y[i]).tolist()
+        Y = np.zeros((len(self), 0), dtype=bool) if self.Y is None else self.Y
+        true = np.concatenate([[0], np.cumsum(Y.sum(axis=1))]).astype(np.int32)
+        truth = pa.ListArray.from_arrays(true, np.nonzero(Y)[1].astype(np.int32), mask=pa.array(~self.labelled))
         columns = {
             "id": pa.array(self.ids.tolist(), pa.string()),
             "findings": findings,
-            "conditions": pa.array(truth, pa.list_(pa.int32())),
+            "conditions": truth,
         }
         batch = pa.record_batch(columns)
         path = folder / "visits.arrow"
