@@ -1,0 +1,82 @@
+"""What a Tagger answers: ranked tags, why one of them, and what to ask next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """One condition that is neither confirmed nor rejected.
+
+    probability   that the patient has it, within error_bound of the model's exact answer
+    baseline      its probability in the department, before anything is known of the visit
+    support       log odds that the findings present bring for it; opposition: what findings, present or tellingly
+                  absent, bring against it (both >= 0). A tag with neither is not argued against: nothing is known.
+    """
+
+    condition: str
+    probability: float
+    error_bound: float
+    baseline: float
+    support: float
+    opposition: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """Ranked tags; `certified` says that error_bound is within the tolerance asked for. digest: of the model."""
+
+    tags: tuple[Tag, ...]
+    certified: bool
+    error_bound: float
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the record: text[start:end] of a note, or a field as a whole."""
+
+    field: str
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A finding, whether it is present, and the log odds it brings for (or, below zero, against) the tag."""
+
+    finding: str
+    log_odds: float
+    present: bool
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """total = prior + the reasons + what other conditions bring + rest. Reasons are sorted by size, largest first.
+
+    others   condition -> log odds that come with it being likely, through conditions that go together
+    rest     what the listed lines leave out: reasons too small to list, and what the model cannot split
+    confirmed   condition -> how much confirming it moved the total (not part of the sum: it acts through the lines)
+    """
+
+    condition: str
+    total: float
+    prior: float
+    reasons: tuple[Reason, ...]
+    others: dict[str, float]
+    rest: float
+    confirmed: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A finding to ask about: expected information in bits, and what the answer does to the tag it moves most."""
+
+    finding: str
+    information: float
+    about: str
+    now: float
+    if_yes: float
+    if_no: float
