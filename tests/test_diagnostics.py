@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort
 from whatelse.diagnostics import check_anchors, mantel_haenszel
+from whatelse.errors import CohortError
 from whatelse.vocabulary import Vocabulary
 
 ANCHORS = AnchorSet.from_json({"conditions": [{"name": name} for name in ("good", "leaky", "silent")]})
@@ -53,6 +54,16 @@ def test_without_labels_only_coverage_and_overlap_are_known(rng: np.random.Gener
     for check in check_anchors(make(rng, N=500, labels=False)):
         assert check.precision is check.recall is check.positives is None and check.dependent == ()
         json.dumps(check.to_json(), allow_nan=False)
+
+
+def test_few_visits_or_none(rng: np.random.Generator) -> None:
+    cohort = make(rng, N=50)
+    for rows in ([0], [1, 2]):
+        assert len(check_anchors(cohort.rows(rows))) == 3
+    with pytest.raises(CohortError, match="no visits"):
+        check_anchors(cohort.rows([]))
+    nobody = Cohort(cohort.X, cohort.vocabulary, cohort.ids, cohort.Y, np.zeros(50, bool))
+    assert all(check.positives is None for check in check_anchors(nobody))
 
 
 def test_overlap_names_anchors_that_fire_together() -> None:

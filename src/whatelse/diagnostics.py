@@ -24,6 +24,7 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chi2, poisson
 
 from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
 from whatelse.noise import NoiseRates
 
 Floats = NDArray[np.float64]
@@ -78,8 +79,10 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
     Overlaps are listed where two anchors fire together in at least 5 visits and twice as often as chance,
     dependent findings from the most to the least certain.
     """
+    if not len(cohort):
+        raise CohortError("there are no visits to check anchors in")
     fires = cohort.A.sum(0)
-    known = cohort.rows(cohort.labelled) if cohort.Y is not None else None
+    known = cohort.rows(cohort.labelled) if cohort.Y is not None and cohort.labelled.any() else None
     dependent = _dependence(known, fdr, min_odds) if known is not None else [()] * len(fires)
     rates = NoiseRates.from_labels(known.A, known.Y, cohort.conditions) if known is not None else None
     overlaps = _overlaps(cohort)
