@@ -25,12 +25,12 @@ OFF = Departures.none()
 
 @pytest.fixture(scope="module")
 def visits() -> list[Visit]:
-    return list(simulate(12_000, 1))
+    return list(simulate(10_000, 1))
 
 
 @pytest.fixture(scope="module")
 def obeying() -> Cohort:
-    return build_cohort(simulate(16_000, 1, OFF), max_terms=None)
+    return build_cohort(simulate(14_000, 1, OFF), max_terms=None)
 
 
 def test_same_seed_same_visits_and_a_longer_run_begins_with_a_shorter_one(visits: list[Visit]) -> None:
@@ -87,7 +87,7 @@ def test_ages_sexes_and_drugs_fit(visits: list[Visit]) -> None:
     crashes = [v.age for v in visits if "vehicle collision" in (v.truth or ())]
     assert np.mean([a for a in hips if a]) > np.mean([a for a in crashes if a]) + 10
     times = [visit.time for visit in visits if visit.time]
-    assert times == sorted(times) and (times[-1] - times[0]).days > 70
+    assert times == sorted(times) and (times[-1] - times[0]).days > 60
 
 
 def test_billing_says_what_is_true(visits: list[Visit]) -> None:
@@ -140,7 +140,7 @@ def test_anchors_are_as_good_as_anchors_are(visits: list[Visit]) -> None:
     assert cohort.Y is not None
     sensitivity = (cohort.A & cohort.Y).sum(0) / cohort.Y.sum(0)
     false_alarm = (cohort.A & ~cohort.Y).sum(0) / (~cohort.Y).sum(0)
-    assert 0.15 < sensitivity.min() and sensitivity.max() < 0.85
+    assert sensitivity.min() > 0.15 and sensitivity.max() < 0.85
     assert false_alarm.max() < 0.06
 
 

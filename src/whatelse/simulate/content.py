@@ -178,4 +178,5 @@ def spread(department: Department) -> Floats:
     illnesses = department.illness_at @ np.array(AGE_SHARES)
     share = np.concatenate([reasons, illnesses])[:, None]
     quiet = np.log1p(-share * -np.expm1(-department.rate[m:])).sum(axis=0)
-    return np.clip(WORD_NOISE * (department.leak_rate - quiet), WORD_FLOOR, WORD_CEILING)
+    rate: Floats = np.clip(WORD_NOISE * (department.leak_rate - quiet), WORD_FLOOR, WORD_CEILING)
+    return rate

@@ -14,9 +14,19 @@ from whatelse.visits import Code
 Phrase = str | tuple[str | tuple[str, ...], ...]  # with slots: literal text and lists to choose from, in turn
 FIELDS = ("complaint", "triage", "md", "home", "given")
 _SLOT = re.compile(r"\{(\w+)\}")
+_OPENINGS = ("openers", "bare_openers", "md_openers")
 _LISTS = (
-    "openers bare_openers md_openers modifiers also denies last_negative histories exams courses asides md_asides"
-).split()
+    *_OPENINGS,
+    "modifiers",
+    "also",
+    "denies",
+    "last_negative",
+    "histories",
+    "exams",
+    "courses",
+    "asides",
+    "md_asides",
+)
 _LATER = ("age", "s", "sex", "sx")  # slots that the opening fills itself
 
 
@@ -132,7 +142,7 @@ class Writer:
         exam, course = case.on[4:6]
         if not (exam or course or anchors):
             return []
-        shown = ", ".join([pen.phrase(j) for j in symptoms]) or "above"
+        shown = ", ".join([pen.phrase(j) for j in symptoms]) or "as above"
         sentences = [pen.opening("md_openers", case, shown), *anchors]
         if exam:
             sentences.append(pen.habit("exams") + ", ".join([pen.phrase(j) for j in exam]))

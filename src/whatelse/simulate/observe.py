@@ -30,8 +30,8 @@ DRAWS = 256  # random numbers a visit's notes may use before they come round aga
 class Chances:
     """Everything random about how N visits are seen and written down.
 
-    nurse, doctor (N,) who writes; busy, ill (N,) normal; shows (N, causes), findings (N, n), anchors (N, m) exponential;
-    rules (N, rules), notes (N, DRAWS), billing (N, causes) uniform.
+    nurse, doctor (N,) who writes; busy, ill (N,) normal; shows (N, causes), findings (N, n), anchors (N, m)
+    exponential; rules (N, rules), notes (N, DRAWS), billing (N, causes) uniform.
     """
 
     nurse: Ints

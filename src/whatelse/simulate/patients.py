@@ -50,7 +50,8 @@ def draw_patients(
     on = np.zeros((size, len(department.profiles)), dtype=bool)
     on[:, :m] = conditions
     reason = np.searchsorted(np.cumsum(department.reason_weight) / department.reason_weight.sum(), rng.random(size))
-    beside = rng.random(size) < TWO_REASONS
+    one_sex = np.array([department.profiles[f"reason {name}"]["male"] in (0, 1) for name in department.reasons])
+    beside = (rng.random(size) < TWO_REASONS) & ~one_sex[reason]
     if departures.outside:
         on[np.arange(size), m + reason] = ~has_acute | beside
     which = np.where(acute, rng.random((size, m)), -1.0).argmax(axis=1)
@@ -99,8 +100,10 @@ def _people(department: Department, conditions: Bools, primary: Ints, rng: np.ra
     size = primary.size
     names = list(department.profiles)
     source = primary.copy()
+    share = np.array([department.profiles[name].get("male", 0.5) for name in names])
+    one_sex = ((share == 0) | (share == 1))[primary]
     for i in np.flatnonzero(~department.acute):
-        source[conditions[:, i]] = i
+        source[conditions[:, i] & ~one_sex] = i
     u, spread, v = rng.random(size), rng.standard_normal(size), rng.random(size)
     age = np.empty(size)
     male = np.empty(size, dtype=bool)
@@ -111,6 +114,4 @@ def _people(department: Department, conditions: Bools, primary: Ints, rng: np.ra
         part = np.minimum(np.searchsorted(np.cumsum(weight), u[rows]), weight.size - 1)
         age[rows] = mean[part] + sd[part] * spread[rows]
         male[rows] = v[rows] < profile["male"]
-    only = np.array([department.profiles[name].get("male", 0.5) for name in names])[primary]
-    male = np.where((only == 0.0) | (only == 1.0), only == 1.0, male)
     return np.clip(np.round(age), 1, 98), male
