@@ -71,19 +71,23 @@ def _tensors(table: Tensor, columns: Tensor, y: Tensor, weight: Tensor, gradient
 def _compiled(
     table: Tensor, columns: Tensor, y: Tensor, weight: Tensor, gradient: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """As `_tensors`, in float64 within: 1 - prod f loses nothing that matters, and costs no more."""
-    w = table.double()
+    """As `_tensors`, with sums and products in float64 within."""
     log_p = np.empty(weight.shape)
     dw = np.zeros(table.shape if gradient else (0, 0))
     on, share = y.to(torch.uint8).numpy(), weight.double().contiguous().numpy()
-    _visit_present(w.numpy(), torch.exp(-w).numpy(), columns.numpy(), on, share, log_p, dw)
+    fires = -torch.expm1(-table)
+    everything = table.sum(0, dtype=torch.float64)
+    _visit_present(
+        table.double().numpy(), fires.double().numpy(), everything.numpy(), columns.numpy(), on, share, log_p, dw
+    )
     return torch.from_numpy(log_p).to(table.dtype), torch.from_numpy(dw).to(table.dtype) if gradient else None
 
 
 @njit(cache=True, error_model="numpy")
 def _visit_present(
     w: NDArray[Any],
-    f: NDArray[Any],
+    fires: NDArray[Any],
+    everything: NDArray[Any],
     columns: NDArray[Any],
     y: NDArray[Any],
     weight: NDArray[Any],
@@ -92,11 +96,12 @@ def _visit_present(
 ) -> None:
     """Fill log_p, and dw unless it is empty: a few multiplications for each present finding and sample.
 
+    w and fires = 1 - e^-w are (n, m + 1), everything (m + 1,) is the sum of w over all findings.
+
     The logarithm is taken of products of chances, whenever they come near the end of the range of floats.
     """
     n, m = w.shape[0], w.shape[1] - 1
     learn = dw.size > 0
-    everything = w.sum(0)
     absent = np.empty(m + 1)
     on = np.empty(m + 1, np.int64)
     for b in range(y.shape[0]):
@@ -117,10 +122,10 @@ def _visit_present(
                     total -= absent[i]
             for p in range(count):
                 j = columns[b, p]
-                stays_off = f[j, m]
+                chance = fires[j, m]
                 for c in range(causes):
-                    stays_off *= f[j, on[c]]
-                chance = max(1.0 - stays_off, SMALLEST_CHANCE)
+                    chance += fires[j, on[c]] * (1.0 - chance)  # 1 - prod (1 - fires), without cancellation
+                chance = max(chance, SMALLEST_CHANCE)
                 product *= chance
                 if product < 1e-290:
                     total += np.log(product)

@@ -170,7 +170,7 @@ class Training:
         y = (torch.rand(size, generator=random, dtype=q.dtype, device=q.device) < q[:, None]).to(q.dtype)
 
         table = cost_table(now["u"], self.fixed, self.free)
-        share = torch.full(size[:2], 1.0 / samples, dtype=q.dtype, device=q.device)
+        share = torch.full(size[:2], 1.0 / (samples * count), dtype=q.dtype, device=q.device)
         log_p, u = log_likelihood(table, batch.columns, y, share, gradient=theta)
         bound = log_p + log_bernoulli(y, self.prior_logits) - log_bernoulli(y, logits)  # (B, S)
 
@@ -182,19 +182,18 @@ class Training:
 
         blind = censored_logits(batch, logits, now["phi"], now["phi_extra"], anchors)
         supervised = log_bernoulli(batch.anchors[:, None], blind).sum()
-        pull = torch.bmm(signal[:, None] / samples, y).squeeze(1) - signal.mean(1, keepdim=True) * q
-        supervised_pull = settings.supervised * (batch.anchors - torch.sigmoid(blind))
+        signal /= samples * count
+        error = signal.sum(1)
+        pull = torch.bmm(signal[:, None], y).squeeze(1) - error[:, None] * q
+        supervised_pull = settings.supervised / count * (batch.anchors - torch.sigmoid(blind))
 
         ascent = {}
         ascent["phi"], ascent["phi_extra"] = recognition_gradient(batch, pull, supervised_pull, anchors)
         # The baseline follows the signal: this is the gradient of -signal^2 / 2 with the moments held fixed.
-        error = signal.mean(1)
         ascent["out"] = error @ layer
         ascent["hidden"] = batch.x.T @ (torch.outer(error, now["out"]) * (1 - layer * layer))
         if u is not None:
             ascent["u"] = u.mul_(self.free)
-        for gradient in ascent.values():
-            gradient /= count
         if settings.l2:
             ascent["phi"][:, :-1] -= settings.l2 * now["phi"][:, :-1]
         return ascent, torch.stack([bound.sum() / samples, supervised])
