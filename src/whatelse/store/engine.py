@@ -1,0 +1,88 @@
+"""Opening a database: SQLite so that a commit is on the disk, PostgreSQL by URL, migrations run at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.engine import URL, make_url
+
+from whatelse.errors import WhatelseError
+
+_LOCK = 7237001  # PostgreSQL advisory lock: one server migrates, the others wait
+
+
+class StoreError(WhatelseError):
+    """A database that cannot be opened, is not ours, or refuses to write."""
+
+
+def open_engine(url: str) -> sa.Engine:
+    """Connect and migrate to the newest schema. Messages never show the password of the URL."""
+    try:
+        parsed = make_url(url)
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() == "sqlite":
+            engine = _sqlite(parsed)
+        elif parsed.get_backend_name() == "postgresql":
+            engine = sa.create_engine(parsed, pool_size=10, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        else:
+            raise StoreError(f"decisions are kept in sqlite or postgresql, not in {parsed.get_backend_name()!r}")
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError):
+        raise StoreError(
+            "the database URL cannot be read; write sqlite:///decisions.db or postgresql://user@host/name"
+        ) from None
+    try:
+        migrate(engine)
+    except sa.exc.SQLAlchemyError as error:
+        engine.dispose()
+        raise StoreError(
+            f"{parsed.render_as_string()}: the database cannot be opened ({type(error.__cause__ or error).__name__}); "
+            "check that it runs, that the folder exists and that it may be written"
+        ) from None
+    return engine
+
+
+def _sqlite(url: URL) -> sa.Engine:
+    if not url.database or url.database == ":memory:":
+        raise StoreError("decisions need a file: sqlite:///decisions.db")
+    if not Path(url.database).absolute().parent.is_dir():
+        raise StoreError(f"{url.database}: its folder does not exist; make it first")
+    engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, pool_size=10)
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where we say, also around DDL
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")  # a commit returns when it is on the disk
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def migrate(engine: sa.Engine) -> None:
+    """Bring the schema up to date in one transaction, so that a crash leaves it as it was."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:n)"), {"n": _LOCK})
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except Exception as error:
+            if isinstance(error, sa.exc.SQLAlchemyError):
+                raise
+            raise StoreError(
+                f"the database was made by another version of whatelse ({type(error).__name__}); "
+                "serve it with that version or a newer one"
+            ) from None

@@ -1,0 +1,144 @@
+"""From lines of history to the state of a visit, and from a request to the next line. No database here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from whatelse.errors import WhatelseError
+
+Kind = Literal["tag", "finding", "undo"]
+Verdict = Literal["confirmed", "rejected", "present", "absent", "open"]
+VERDICTS: dict[str, tuple[str, ...]] = {
+    "tag": ("confirmed", "rejected", "open"),
+    "finding": ("present", "absent", "open"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What somebody wants recorded. `version`: the visit's version they saw; `request`: the same for a retry.
+
+    kind "undo" takes back the newest line that has not been taken back; its subject and verdict are found then.
+    """
+
+    visit: str
+    version: int
+    kind: Kind
+    subject: str
+    verdict: Verdict
+    actor: str
+    model: str
+    request: str
+    shown: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of history."""
+
+    visit: str
+    version: int
+    kind: str
+    subject: str
+    verdict: str
+    undoes: int | None
+    actor: str
+    at: datetime
+    model: str
+    shown: dict[str, Any]
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is decided about a visit: names in the order they were decided."""
+
+    version: int = 0
+    confirmed: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The line that is now durable, and the visit's state with it. `repeated`: it was there already."""
+
+    entry: Entry
+    state: State
+    repeated: bool = False
+
+
+class Conflict(WhatelseError):
+    """The visit has moved on since it was looked at; `state` is where it is now, `latest` its newest line."""
+
+    def __init__(self, state: State, latest: Entry | None) -> None:
+        super().__init__(f"the visit is at version {state.version} by now; look again and decide on that")
+        self.state, self.latest = state, latest
+
+
+class Reused(WhatelseError):
+    """A request key that came before with another decision, or nothing to undo."""
+
+
+def state_of(lines: Sequence[Entry]) -> State:
+    """The state after `lines`, a visit's history in order of version."""
+    verdicts: dict[tuple[str, str], str] = {}
+    for line in lines:
+        verdicts.pop((line.kind, line.subject), None)
+        if line.verdict != "open":
+            verdicts[line.kind, line.subject] = line.verdict
+    names = {
+        v: tuple(s for (_, s), w in verdicts.items() if w == v) for v in ("confirmed", "rejected", "present", "absent")
+    }
+    return State(version=lines[-1].version if lines else 0, **names)
+
+
+def next_line(lines: Sequence[Entry], wanted: Decision, now: datetime) -> Entry:
+    """The line that `wanted` becomes after `lines`; Conflict if it was decided on an older version."""
+    version = lines[-1].version if lines else 0
+    if wanted.version != version:
+        raise Conflict(state_of(lines), lines[-1] if lines else None)
+    kind, subject, verdict, undoes = str(wanted.kind), wanted.subject, str(wanted.verdict), None
+    if kind == "undo":
+        last = _undoable(lines)
+        kind, subject, undoes = last.kind, last.subject, last.version
+        before = [
+            line for line in lines if line.version < last.version and (line.kind, line.subject) == (kind, subject)
+        ]
+        verdict = before[-1].verdict if before else "open"
+    elif verdict not in VERDICTS[kind]:
+        raise Reused(f"a {kind} can be {', '.join(VERDICTS[kind])}; not {verdict}")
+    return Entry(
+        wanted.visit, version + 1, kind, subject, verdict, undoes, wanted.actor, now, wanted.model, wanted.shown,
+        wanted.request,
+    )  # fmt: skip
+
+
+def same_request(line: Entry, wanted: Decision) -> bool:
+    """Whether `line` is what came of an earlier try of `wanted`."""
+    if (line.visit, line.actor) != (wanted.visit, wanted.actor):
+        return False
+    if wanted.kind == "undo":
+        return line.undoes is not None
+    return line.undoes is None and (line.kind, line.subject, line.verdict) == (
+        wanted.kind,
+        wanted.subject,
+        wanted.verdict,
+    )
+
+
+def _undoable(lines: Iterable[Entry]) -> Entry:
+    undone, stack = set(), []
+    for line in lines:
+        if line.undoes is None:
+            stack.append(line)
+        else:
+            undone.add(line.undoes)
+    for line in reversed(stack):
+        if line.version not in undone:
+            return line
+    raise Reused("there is nothing left to undo on this visit")

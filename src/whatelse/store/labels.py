@@ -1,0 +1,75 @@
+"""Decisions as labels: what stands decided about each tag, for estimating noise rates or training."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from whatelse.store.history import Entry
+from whatelse.store.store import Store
+
+SCHEMA = pa.schema(
+    [
+        ("visit", pa.string()),
+        ("condition", pa.string()),
+        ("label", pa.int8()),  # 1 confirmed, 0 rejected
+        ("actor", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("model", pa.string()),
+        ("probability", pa.float64()),  # shown when it was decided, as was the rank
+        ("rank", pa.int32()),
+        ("changes", pa.int32()),  # how often the tag was decided on
+    ]
+)
+BATCH = 10_000
+
+
+def labels(store: Store) -> Iterator[dict[str, Any]]:
+    """One row per visit and tag that stands confirmed or rejected; streams, ordered by visit."""
+    for _, lines in groupby(store.tag_lines(), key=lambda line: line.visit):
+        yield from _of_visit(list(lines))
+
+
+def _of_visit(lines: list[Entry]) -> Iterator[dict[str, Any]]:
+    for condition in sorted({line.subject for line in lines}):
+        own = [line for line in lines if line.subject == condition]
+        last = own[-1]
+        if last.verdict != "open":
+            yield {
+                "visit": last.visit,
+                "condition": condition,
+                "label": int(last.verdict == "confirmed"),
+                "actor": last.actor,
+                "at": last.at,
+                "model": last.model,
+                "probability": last.shown.get("probability"),
+                "rank": last.shown.get("rank"),
+                "changes": len(own),
+            }
+
+
+def to_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """CSV with a header, line by line. A name that a spreadsheet would run as a formula gets a quote in front."""
+    yield ",".join(SCHEMA.names) + "\n"
+    for row in rows:
+        line = io.StringIO()
+        inert = f"'{row['actor']}" if row["actor"][:1] in "=+-@\t\r" else row["actor"]
+        shown = {**row, "actor": inert, "at": row["at"].isoformat()}
+        csv.writer(line, lineterminator="\n").writerow(shown[name] for name in SCHEMA.names)
+        yield line.getvalue()
+
+
+def to_parquet(rows: Iterable[dict[str, Any]], stream: IO[bytes]) -> int:
+    """Parquet with SCHEMA; returns how many rows."""
+    source, count = iter(rows), 0
+    with pq.ParquetWriter(stream, SCHEMA) as writer:
+        while batch := list(islice(source, BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
+            count += len(batch)
+    return count

@@ -1,0 +1,58 @@
+"""The tables. `migrations/` makes them; a test checks that both say the same."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+_Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows by itself only if they are INTEGER
+
+# One line per decision, never changed and never removed: triggers of the database refuse it.
+decision = sa.Table(
+    "decision",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("visit", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),  # 1, 2, 3 … within a visit
+    sa.Column("kind", sa.String(8), nullable=False),  # tag or finding
+    sa.Column("subject", sa.Text, nullable=False),  # the condition or the finding
+    sa.Column("verdict", sa.String(10), nullable=False),  # confirmed, rejected, present, absent or open
+    sa.Column("undoes", sa.Integer),  # the version that this line takes back
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("model", sa.String(64), nullable=False),  # digest of the model that was serving
+    sa.Column("shown", sa.JSON, nullable=False),  # what was on the screen: probability, rank, what was decided before
+    sa.Column("request", sa.String(64), nullable=False, unique=True),  # a repeated request is answered, not repeated
+    sa.UniqueConstraint("visit", "version", name="decision_visit_version"),
+)
+
+token = sa.Table(
+    "token",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),  # SHA-256 of 32 random bytes: nothing to guess
+    sa.Column("created", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("expires", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("revoked", sa.DateTime(timezone=True)),
+)
+
+session = sa.Table(
+    "session",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("csrf", sa.String(64), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("token", _Id, sa.ForeignKey("token.id")),  # none if it was a token of an identity provider
+    sa.Column("expires", sa.DateTime(timezone=True), nullable=False),
+)
+
+secret = sa.Table(
+    "secret",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("value", sa.String(64), nullable=False),
+)
