@@ -122,7 +122,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         absent: Iterable[str] = (),
     ) -> Suggestions:
         """Rank the conditions neither confirmed nor rejected; present and absent are findings that were asked about."""
-        here, hidden = self._findings(visit, present, absent)
+        here, hidden = self._findings(self._record(visit), present, absent)
         yes, no = self._conditions(confirmed), self._conditions(rejected)
         evidence = self._evidence_of(here, hidden)
         found = posterior(self.model_, here, hidden, yes, no, evidence=evidence, tolerance=self.tolerance, top=1)
@@ -150,7 +150,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         most: int = 12,
     ) -> Because:
         """The findings for and against one tag in log odds, at most `most` of them, with their places in the record."""
-        here, hidden = self._findings(visit, present, absent)
+        here, hidden = self._findings(self._record(visit), present, absent)
         yes, no = self._conditions(confirmed), self._conditions(rejected)
         (i,) = self._conditions([condition])
         evidence = self._evidence_of(here, hidden)
@@ -181,10 +181,11 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         """The findings not in the record whose answer is expected to tell most, about all open tags or about one.
 
         Candidates are words of the notes that a person can be asked about. The most telling by a first estimate are
-        weighed exactly: information is the expected sum over tags of KL(after || before), in bits.
+        weighed exactly: information is what yes or no is expected to tell of each tag, summed over tags, in bits.
         """
         present, absent = list(present), list(absent)
-        here, hidden = self._findings(visit, present, absent)
+        record = self._record(visit)
+        here, hidden = self._findings(record, present, absent)
         yes, no = self._conditions(confirmed), self._conditions(rejected)
         now = posterior(
             self.model_, here, hidden, yes, no, evidence=self._evidence_of(here, hidden), tolerance=1e-3, top=200
@@ -197,19 +198,24 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         best = np.argsort(-first)[:CANDIDATES]
         candidates, chance = candidates[best], chance[best]
         names = [self.vocabulary_.names[j] for j in candidates]
-        answers = [self._findings(visit, [*present, name], absent) for name in names]
-        answers += [self._findings(visit, present, [*absent, name]) for name in names]
+        answers = [self._findings(record, [*present, name], absent) for name in names]
+        answers += [self._findings(record, present, [*absent, name]) for name in names]
         tries_here, tries_hidden = map(list, zip(*answers, strict=True))
         after = posterior(
             self.model_, tries_here, tries_hidden, yes, no, evidence=self._evidence(tries_here, tries_hidden),
             tolerance=1e-3, top=0,
         ).marginals.reshape(2, len(candidates), -1)  # fmt: skip
-        gain = _divergence(after, now.marginals)
+        # among visits whose notes say yes or no, where notes say no
+        denied = np.array([self.vocabulary_.index.get(f"neg:{name}", -1) for name in names])
+        said_no = np.where(denied >= 0, self._chance(now.explanations, now.probabilities, denied), 1 - chance)
+        shares = np.stack([chance, said_no]) / (chance + said_no)
+        mixed = (shares[:, :, None] * after).sum(0)
+        gain = shares[:, :, None] * _divergence(after, mixed)
         watched = gain if about is None else gain[:, :, self._conditions([about])]
-        information = chance * watched[0].sum(1) + (1 - chance) * watched[1].sum(1)
+        information = watched.sum((0, 2))
         questions = []
         for k in np.argsort(-information)[:most].tolist():
-            i = int(np.argmax(gain[0, k])) if about is None else self.conditions_.index(about)
+            i = int(np.argmax(gain[:, k].sum(0))) if about is None else self.conditions_.index(about)
             questions.append(
                 Question(
                     names[k],
@@ -303,17 +309,21 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
             out.append(self.vocabulary_.index[name])
         return np.array(out, np.int64)
 
-    def _findings(self, visit: Visit, present: Iterable[str], absent: Iterable[str]) -> tuple[Ints, Ints]:
-        """What the record and the answers say: indices present, and indices that nobody looked for.
+    def _record(self, visit: Visit) -> tuple[Ints, Ints]:
+        """Indices that the record has, and indices that nobody looked for."""
+        self._fitted()
+        return self.vocabulary_.present(visit).astype(np.int64), self.vocabulary_.unobserved(visit).astype(np.int64)
+
+    def _findings(self, record: tuple[Ints, Ints], present: Iterable[str], absent: Iterable[str]) -> tuple[Ints, Ints]:
+        """The record with answers to questions: indices present, and indices that nobody looked for.
 
         A "no" is a pertinent negative: where notes say so often enough, the model knows it as the finding `neg:` word.
         """
-        self._fitted()
         yes, no = self._names(present), self._names(absent)
         denied = [index for name in absent if (index := self.vocabulary_.index.get(f"neg:{name}")) is not None]
-        said = np.union1d(self.vocabulary_.present(visit), np.concatenate([yes, np.array(denied, np.int64)]))
+        said = np.union1d(record[0], np.concatenate([yes, np.array(denied, np.int64)]))
         here = np.setdiff1d(said, no).astype(np.int64)
-        hidden = np.setdiff1d(self.vocabulary_.unobserved(visit), np.concatenate([here, no])).astype(np.int64)
+        hidden = np.setdiff1d(record[1], np.concatenate([here, no])).astype(np.int64)
         return here, hidden
 
     def _evidence(self, present: Any, unobserved: Any = None) -> Floats | None:
@@ -364,14 +374,23 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         ]
         return np.array(asked, np.int64)
 
+    def _chance(self, states: Bools, weights: Floats, findings: Ints) -> Floats:
+        """Probability (c,) that each finding is present, given joint states (S, m) and their weights (S,)."""
+        model = self.model_
+        with np.errstate(divide="ignore"):
+            kept = np.maximum(np.log(model.fail[:, findings]), -700.0)
+        quiet = np.exp(states.astype(float) @ kept) * (1 - model.leak[findings])
+        chance: Floats = 1 - weights @ quiet / weights.sum()
+        return chance
+
     def _first_estimate(
         self, states: Bools, weights: Floats, marginals: Floats, candidates: Ints
     ) -> tuple[Floats, Floats]:
         """Chance that each candidate is present, and roughly what it would tell: the noisy-or's information, and for
         the evidence half its variance in log odds times that of the tag."""
-        help_ = rank_findings(self.model_, states, weights, candidates)
-        order = np.argsort(help_.findings)
-        chance, told = help_.chance[order], help_.information[order]
+        ranked = rank_findings(self.model_, states, weights, candidates)
+        order = np.argsort(ranked.findings)
+        chance, told = ranked.chance[order], ranked.information[order]
         if self.evidence_ is not None:
             spread = marginals * (1 - marginals)
             told = told + 0.5 * chance * (1 - chance) * (spread @ self.evidence_.weight[:, candidates] ** 2)
