@@ -144,6 +144,16 @@ def test_extremes_against_enumeration(rng: np.random.Generator, monkeypatch: pyt
                 assert abs(found.remainder) < 1e-8
 
 
+def test_what_is_not_certified_says_so_and_still_adds_up(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = reference.random_model(rng, 8, 12)
+    assert why(model, 0, [0, 1, 2]).certified
+    monkeypatch.setattr(sys.modules[Why.__module__], "BUDGET", 10)
+    found = why(model, 0, [0, 1, 2])
+    assert not found.certified and abs(found.remainder) < 1e-9
+
+
 def test_questions_that_cannot_be_asked() -> None:
     model = NoisyOr(prior=[0.1, 0.1], fail=[[0.5, 1.0], [0.0, 1.0]], leak=[0.1, 0.0])
     for arguments, message in (

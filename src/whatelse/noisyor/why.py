@@ -56,6 +56,8 @@ class Why:
                whose line is then some 1,000
     confirmed  (m,) how much confirming each of the confirmed conditions changed log_odds, all else equal; 0 for the
                others. Not part of the sum: explaining away acts through the findings' lines.
+    certified  whether log_odds is known to be within 2 TOLERANCE of the exact value; if not, it is what the states say
+               that were found within BUDGET
     """
 
     log_odds: float
@@ -65,6 +67,7 @@ class Why:
     coupling: Floats
     remainder: float
     confirmed: Floats
+    certified: bool
 
 
 def why(
@@ -94,20 +97,23 @@ def why(
     prior = float(np.log(model.prior[condition]) - np.log1p(-model.prior[condition]))
     added = float(query.evidence[0, condition])
 
-    log_odds, others = _log_odds(model, query, condition, STATES)
+    log_odds, certified, others = _log_odds(model, query, condition, STATES)
     log_off, rho = _weigh(model, query, condition, here, others)
     pull = others * model.coupling[condition]
-    along = _path(log_off, rho.sum(axis=1) + pull.sum(axis=1))
+    gain = rho.sum(axis=1) + pull.sum(axis=1)
+    if not certified:  # the two searches may have missed each other's states: take both sums over all of them
+        log_odds = prior + added + float(findings.sum() + logsumexp(log_off + gain) - logsumexp(log_off))
+    along = _path(log_off, gain)
     findings[here], coupling = along @ rho, along @ pull
     changed = np.zeros(model.m)
     for k in np.flatnonzero(query.status[0] == CONFIRMED).tolist():
         changed[k] = _difference(log_odds, _log_odds(model, _with_status(query, k, FREE), condition, 0)[0])
     remainder = _difference(log_odds, prior + added + float(findings.sum() + coupling.sum()))
-    return Why(log_odds, prior, added, findings, coupling, remainder, changed)
+    return Why(log_odds, prior, added, findings, coupling, remainder, changed, certified)
 
 
-def _log_odds(model: NoisyOr, query: Query, i: int, top: int) -> tuple[float, Bools]:
-    """log P(x, y_i = 1) - log P(x, y_i = 0), and the likely states of the others at both ends of the path (R, m).
+def _log_odds(model: NoisyOr, query: Query, i: int, top: int) -> tuple[float, bool, Bools]:
+    """log P(x, y_i = 1) - log P(x, y_i = 0), whether both are certified, and the likely states of the others (R, m).
 
     Two sums, not one marginal: it keeps its digits however near to certain the condition is.
     """
@@ -123,7 +129,8 @@ def _log_odds(model: NoisyOr, query: Query, i: int, top: int) -> tuple[float, Bo
     states = np.concatenate([end.explanations[end.probabilities > 0] for end in (off, on)])
     states[:, i] = False
     first = np.unique(np.packbits(states, axis=1), axis=0, return_index=True)[1]
-    return float(on.log_evidence - off.log_evidence), states[first]
+    certified = all(end.certified or np.isneginf(end.log_evidence) for end in (off, on))
+    return float(on.log_evidence - off.log_evidence), certified, states[first]
 
 
 def _with_status(query: Query, i: int, known: int) -> Query:
