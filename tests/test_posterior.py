@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ flags = st.booleans()
 seeds = st.integers(0, 2**32 - 1)
 many = settings(max_examples=120, deadline=None)
 few = settings(max_examples=40, deadline=None)
+ROUNDING = 1e-11  # of the reference, which subtracts from one
 
 
 def random_question(rng, model: NoisyOr, *, evidence=False, counted=False) -> dict:
@@ -55,7 +58,7 @@ def test_within_its_certificate_of_the_sum_over_states(seed, weighted, coupled, 
                 assert got.impossible != -1
             assert got.log_evidence == -np.inf and not got.certified and got.error_bound == 1.0
             continue
-        assert np.abs(got.marginals - want).max() <= got.error_bound + 1e-14
+        assert np.abs(got.marginals - want).max() <= got.error_bound + ROUNDING
         assert got.certified == (got.error_bound <= tolerance)
         assert got.certified or budget == 1
         if np.isfinite(got.log_evidence):
@@ -77,6 +80,64 @@ def test_within_its_certificate_of_the_sum_over_states(seed, weighted, coupled, 
         for state, probability in zip(answer.explanations.astype(int), answer.probabilities, strict=True):
             if probability > 0:
                 assert best[tuple(state.tolist())] == pytest.approx(probability, abs=1e-8)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds, flags)
+def test_the_certificate_covers_rounding(seed, extreme):
+    """In exact rational arithmetic, with nothing added to the bound."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, m=5, n=9, extreme=extreme)
+    present = rng.random(model.n) < 0.5
+    weights = {}
+    for y in reference.states(model.m):
+        weight = Fraction(1)
+        for i, pi in enumerate(model.prior):
+            weight *= Fraction(float(pi)) if y[i] else 1 - Fraction(float(pi))
+        for j in range(model.n):
+            off = 1 - Fraction(float(model.leak[j]))
+            for i in range(model.m):
+                off *= Fraction(float(model.fail[i, j])) ** y[i]
+            weight *= 1 - off if present[j] else off
+        weights[y] = weight
+    total = sum(weights.values())
+    for tolerance in (0.5, 1e-3, 1e-12) if total else ():
+        got = posterior(model, present, tolerance=tolerance)
+        for i in range(model.m):
+            exact = sum(weight for y, weight in weights.items() if y[i]) / total
+            assert abs(Fraction(float(got.marginals[i])) - exact) <= Fraction(float(got.error_bound))
+
+
+@few
+@given(seeds, flags, flags)
+def test_parts_that_do_not_touch_are_answered_together(seed, evidence, extreme):
+    """Few edges: the visit falls into independent parts, and their joint states and masses must still be right."""
+    rng = np.random.default_rng(seed)
+    full = random_model(rng, m=7, n=9, weighted=True, extreme=extreme)
+    J = np.zeros((7, 7))
+    J[0, 6] = J[6, 0] = 1.5
+    fail = np.where(rng.random((7, 9)) < 0.2, full.fail, 1.0)
+    model = NoisyOr(full.prior, fail, full.leak, weight=full.weight, coupling=J)
+    question = random_question(rng, model, evidence=evidence)
+    want, log_evidence, ranked = reference.posterior(model, **question)
+    got = posterior(model, **question, tolerance=1e-10, budget=10**6, top=8)
+    if want is None:
+        assert got.impossible != -1
+        return
+    np.testing.assert_allclose(got.marginals, want, atol=1e-9)
+    assert got.log_evidence == pytest.approx(log_evidence, abs=1e-9)
+    top = [probability for probability, _ in ranked[:8]]
+    np.testing.assert_allclose(got.probabilities[: len(top)], top, atol=1e-9)
+    assert ranked[0][0] == pytest.approx(
+        dict((y, p) for p, y in ranked)[tuple(got.explanations[0].astype(int).tolist())]
+    )
+
+
+def test_nothing_observed_of_many_conditions_is_still_certified(rng):
+    model = random_model(rng, m=200, n=10)
+    prior = posterior(model, [], unobserved=np.arange(10))
+    assert prior.certified
+    np.testing.assert_allclose(prior.marginals, model.prior, atol=1e-12)
 
 
 @few

@@ -17,10 +17,11 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.components import combine_best, label_parts
 from whatelse.noisyor.likelihood import Ints, Rows, Tables, tables
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, ask, reduce_visit
-from whatelse.noisyor.states import search
+from whatelse.noisyor.states import Tree, search
 
 TOLERANCE = 1e-3
 BUDGET = 50_000
@@ -149,15 +150,13 @@ def _solve(
     states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
     """Visits first .. end - 1, each into its row of the arrays in the last two lines."""
-    m = status.shape[1]
-    room = max(budget, 1) + 2 * m + 2
+    m, top = status.shape[1], probabilities.shape[1]
+    room = budget + 2 * m + 2
     tree = (
         np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32),
         np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32),
     )  # fmt: skip
-    parent, cond, weights, mass = tree[0], tree[1], tree[3], tree[6]
-    top = probabilities.shape[1]
-    best = np.empty(top, np.int64)
+    more, members = np.empty(top), np.empty((top, m), np.bool_)
     for v in range(first, end):
         verdict, base, scale, free, unary, on, w, rows = reduce_visit(
             present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
@@ -174,43 +173,94 @@ def _solve(
         if pick > free.size:
             impossible[v] = NO_STATE
             continue
-        pair = np.empty((free.size, free.size))
-        for a in range(free.size):
-            for b in range(free.size):
+        M, P = rows.shape
+        pair = np.empty((M, M))
+        for a in range(M):
+            for b in range(M):
                 pair[a, b] = coupling[free[a], free[b]]
-        size, deepest, peak, found, left = search(rows, on, w, unary, pair, pick, tolerance, budget, tree)
-        states[v] = size
-        if found == 0.0:
-            impossible[v] = NO_STATE if left == 0.0 else POSSIBLE
-            continue
+        if pick >= 0:
+            parts, label = 1, np.zeros(M, np.int64)
+        else:
+            parts, label = label_parts(rows, pair)
 
-        # A state's probability belongs to each condition on the way to it: hand masses up, last state first.
-        kept = 0
-        for c in range(size):
-            mass[c] = np.exp(weights[c] - peak)
+        # Findings that no free condition causes are a constant factor; each other one belongs to one part.
+        owner = np.full(P, -1, np.int64)
+        for j in range(P):
+            for k in range(M):
+                if rows[k, j] < 1.0:
+                    owner[j] = label[k]
+            if owner[j] < 0:
+                base += w[j] * np.log(on[j])
+        joined = 0
+        for part in range(parts):
+            joined += np.sum(label == part) > 1
+        kept = min(1, top)
+        for r in range(kept):
+            probabilities[v, r] = 1.0
+            for i in range(m):
+                explanations[v, r, i] = status[v, i] == CONFIRMED
+        certain, deepest, log_found = 1.0, 0, 0.0
+        for part in range(parts):
+            own, heard = np.flatnonzero(label == part), np.flatnonzero(owner == part)
+            size, depth, peak, found, left = search(
+                take(rows, own, heard), on[heard], w[heard], unary[own], take(pair, own, own),
+                pick, tolerance / max(joined, 1), budget - states[v], tree,
+            )  # fmt: skip
+            states[v] += size
+            deepest += depth
+            if found == 0.0:
+                impossible[v] = NO_STATE if left == 0.0 else POSSIBLE
+                log_found = -np.inf
+                break
+            log_found += peak + np.log(found)
+            certain *= found / (found + left)
+            extra = read_tree(tree, size, peak, found, free[own], marginals[v], more, members)
+            kept = combine_best(probabilities[v], explanations[v], kept, more, members, extra)
+        log_evidence[v] = base + log_found
+        # Each log weight is a sum of numbers of size `scale` per condition on, and of P logarithms of products.
+        rounding = 8.0 * EPSILON * (P + scale * (1 + deepest) + abs(log_found) + np.log(1.0 + states[v]))
+        error_bound[v] = min(1.0, (1.0 - certain) * (1.0 + 1e-9) + rounding) if log_found > -np.inf else 1.0
+
+
+@njit(cache=True, nogil=True)
+def take(table: Floats, rows: Ints, columns: Ints) -> Floats:
+    """table[rows][:, columns]."""
+    out = np.empty((rows.size, columns.size))
+    for a in range(rows.size):
+        for b in range(columns.size):
+            out[a, b] = table[rows[a], columns[b]]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def read_tree(
+    tree: Tree, size: int, peak: float, found: float, free: Ints, marginals: Floats, more: Floats, members: Bools
+) -> int:
+    """From the states of a search: marginals of its conditions `free`, and its best states (returns how many)."""
+    parent, cond, weights, mass = tree[0], tree[1], tree[3], tree[6]
+    top, kept = more.size, 0
+    best = np.empty(top + 1, np.int64)
+    for c in range(size):
+        mass[c] = np.exp(weights[c] - peak)
+        if top > 0 and mass[c] > 0.0 and (kept < top or mass[c] > mass[best[top - 1]]):
             at = kept
             while at > 0 and mass[best[at - 1]] < mass[c]:
-                if at < top:
-                    best[at] = best[at - 1]
+                best[at] = best[at - 1]
                 at -= 1
-            if at < top and mass[c] > 0.0:
-                best[at] = c
-                kept = min(kept + 1, top)
-        for rank in range(kept):
-            probabilities[v, rank] = mass[best[rank]] / found
-            for i in range(m):
-                explanations[v, rank, i] = status[v, i] == CONFIRMED
-            c = best[rank]
-            while c > 0:
-                explanations[v, rank, free[cond[c]]] = True
-                c = parent[c]
-        for c in range(size - 1, 0, -1):
-            mass[parent[c]] += mass[c]
-            marginals[v, free[cond[c]]] += mass[c]
-        for k in free:
-            marginals[v, k] = min(marginals[v, k] / found, 1.0)
-
-        log_evidence[v] = base + peak + np.log(found)
-        # Each log weight is a sum of numbers of size `scale` per condition on, and of P logarithms of products.
-        rounding = 8.0 * EPSILON * (on.size + scale * (1 + deepest) + abs(peak) + np.log(1.0 + size))
-        error_bound[v] = min(1.0, left / (found + left) * (1.0 + 1e-9) + rounding) if left < np.inf else 1.0
+            best[at] = c
+            kept = min(kept + 1, top)
+    for r in range(kept):
+        more[r] = mass[best[r]] / found
+        for i in range(members.shape[1]):
+            members[r, i] = False
+        c = best[r]
+        while c > 0:
+            members[r, free[cond[c]]] = True
+            c = parent[c]
+    # A state's mass belongs to each condition on the way to it: hand masses up, last state first.
+    for c in range(size - 1, 0, -1):
+        mass[parent[c]] += mass[c]
+        marginals[free[cond[c]]] += mass[c]
+    for k in free:
+        marginals[k] = min(marginals[k] / found, 1.0)
+    return kept

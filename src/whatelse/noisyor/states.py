@@ -31,6 +31,7 @@ from whatelse.noisyor.likelihood import Ints
 from whatelse.noisyor.params import Floats
 
 Int32s = NDArray[np.int32]
+Tree = tuple[Int32s, Int32s, Int32s, Floats, Floats, Floats, Floats, Int32s]  # see `search`
 
 DUST = -16.0  # a bound this far (log) below what is tolerated is never worth a place in the queue
 DEAD = 1e-270  # a product below this holds a TINY_LEAK: a present finding nothing on can cause
@@ -181,7 +182,7 @@ def bound_children(
 @njit(cache=True, nogil=True)
 def search(
     rows: Floats, leak: Floats, w: Floats, unary: Floats, pair: Floats, pick: int, tolerance: float, budget: int,
-    tree: tuple[Int32s, Int32s, Int32s, Floats, Floats, Floats, Floats, Int32s],
+    tree: Tree,
 ) -> tuple[int, int, float, float, float]:  # fmt: skip
     """Search one visit's states until the mass left out is at most `tolerance` of the mass found, or `budget` is spent.
 
