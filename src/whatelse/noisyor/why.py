@@ -36,7 +36,7 @@ from whatelse.noisyor.posterior import solve
 from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, REJECTED, Query, ask, reduce_visit
 from whatelse.noisyor.states import with_cause
 
-STATES = 1000  # joint states looked at, at most
+STATES = 500  # joint states looked at on each side, at most
 BUDGET = 20_000
 TOLERANCE = 1e-5
 NEVER = -1000.0  # stands for the log of an impossible state on the path: its weight is zero, its log is not infinite
