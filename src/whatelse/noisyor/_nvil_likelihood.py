@@ -12,7 +12,7 @@ so u = -theta for failures (f = sigmoid(theta)) and u = theta for leaks: one tab
     d log P / dw_ij = y_i (x_j / (1 - e^-z_j) - 1),   dw/du = sigmoid(u) = 1 - e^-w
 
 The sum over absent findings is linear in y, so only present ones are visited. There are two implementations of
-this, equal but for rounding: tensor operations for any device, and compiled loops for the CPU, five times faster
+this, equal but for rounding: tensor operations for any device, and compiled loops for the CPU, faster
 there because they skip the conditions that are off.
 """
 
