@@ -117,15 +117,19 @@ def moments_model(
 ) -> NoisyOr:
     """The moments estimate of the whole model, anchors and priors as the noise rates say, and frozen.
 
-        f_ij = clip((1 - u_1) / (1 - u_0), 0, 1),       l_j = 1 - P(X_j=0) / prod_i (1 - pi_i + pi_i f_ij)
+        f_ij = clip((1 - u_1) / (1 - u_0), 1 / (N_i + 2), 1),       l_j = 1 - P(X_j=0) / prod_i (1 - pi_i + pi_i f_ij)
 
-    (the second is Quickscore solved for the leak; below `leak_floor` it is raised to it). Consistent: on data that
-    obey the model the error falls like 1/sqrt(N). O(m n) whatever the number of visits.
+    with N_i the visits with anchor i (the second is Quickscore solved for the leak, raised to `leak_floor` where
+    it is below). Consistent: on data that obey the model the error falls like 1/sqrt(N). O(m n) whatever the number
+    of visits.
     `method` and `shrink`: see `denoise`.
     """
     pi = np.asarray(prior, float)
     u = denoise(counts, pi, sensitivity, false_positive, method=method, shrink=shrink)
-    fail = np.clip((1 - u.u1) / np.maximum(1 - u.u0, 1e-12), 0.0, 1.0)
+    # f = 0 would let one absent finding rule a condition out whatever else is seen. Counts cannot show that: after
+    # k visits without a failure the rule of succession says 1 / (k + 2), which vanishes as visits grow.
+    floor = 1 / (counts.anchors[:, None] + 2)
+    fail = np.clip((1 - u.u1) / np.maximum(1 - u.u0, 1e-12), floor, 1.0)
     columns = np.asarray(anchor_columns, np.int64)
     fail[:, columns] = 1.0
     explained = np.exp(np.log1p(-pi[:, None] * (1 - fail)).sum(0))
