@@ -167,8 +167,7 @@ def _billing(icd9: Mapping[str, float]) -> tuple[tuple[Code, ...], tuple[float, 
 
 
 def spread(department: Department) -> Floats:
-    """(n,) the leak rates when nothing exists beyond the 23: what the rest would bring on, independently of all else,
-    times WORD_NOISE and between WORD_FLOOR and WORD_CEILING.
+    """(n,) the leak rates when nothing exists beyond the 23: what the rest would bring on, independently of all else.
 
     1 - l'_j = (1 - l0_j) prod_k (1 - pi_k (1 - exp(-z_kj))), pi_k the share of visits with reason or illness k.
     """
@@ -178,5 +177,11 @@ def spread(department: Department) -> Floats:
     illnesses = department.illness_at @ np.array(AGE_SHARES)
     share = np.concatenate([reasons, illnesses])[:, None]
     quiet = np.log1p(-share * -np.expm1(-department.rate[m:])).sum(axis=0)
-    rate: Floats = np.clip(WORD_NOISE * (department.leak_rate - quiet), WORD_FLOOR, WORD_CEILING)
+    rate: Floats = department.leak_rate - quiet
+    return rate
+
+
+def word_leak(department: Department) -> Floats:
+    """(n,) the leak rates of lists of words: `spread` times WORD_NOISE, between WORD_FLOOR and WORD_CEILING."""
+    rate: Floats = np.clip(WORD_NOISE * spread(department), WORD_FLOOR, WORD_CEILING)
     return rate

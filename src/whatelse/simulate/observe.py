@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.simulate.content import SECTIONS, SIGNAL, WORD_SIGNAL, Department, spread
+from whatelse.simulate.content import SECTIONS, SIGNAL, WORD_SIGNAL, Department, spread, word_leak
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.patients import Patients
 
@@ -73,7 +73,7 @@ def observe(
 ) -> tuple[Bools, Bools]:
     """Findings (N, n) and anchors (N, m). O(N n)."""
     m = len(department.conditions)
-    z = np.tile(_leak(department, departures.outside), (patients.primary.size, 1))
+    z = np.tile(_leak(department, departures.outside, departures.prose), (patients.primary.size, 1))
     rate = department.rate.astype(np.float32)
     for cause in range(patients.on.shape[1]):  # few causes are on in a visit: add rows, no matrix product
         rows = np.flatnonzero(patients.on[:, cause])
@@ -93,9 +93,10 @@ def observe(
     return findings, _anchors(department, departures, patients, findings, length[:, 0], chances.anchors)
 
 
-@lru_cache(maxsize=2)
-def _leak(department: Department, outside: bool) -> Singles:
-    return (department.leak_rate if outside else spread(department)).astype(np.float32)
+@lru_cache(maxsize=4)
+def _leak(department: Department, outside: bool, prose: bool) -> Singles:
+    rate = department.leak_rate if outside else spread(department) if prose else word_leak(department)
+    return rate.astype(np.float32)
 
 
 def _length(departures: Departures, chances: Chances) -> Floats:
@@ -155,7 +156,7 @@ def _anchors(
         hinted = findings[:, department.hints].any(axis=2)
         main = (patients.primary[:, None] == np.arange(m)) | ~department.acute
         lean = np.where(hinted, 1 + 0.5 * d, 1 - 0.3 * d) * np.where(main, 1 + 0.3 * d, 1 - 0.5 * d)
-        z *= np.where(true, lean, np.where(hinted, 1 + 3 * d, 1.0))
+        z *= np.where(true, lean, np.where(hinted, 1 + 3 * d, 1 - 0.5 * d))
         for i in range(m):
             z[true[:, i]] += d * department.mentions[i]
         z *= 1 + d * (length[:, None] - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.simulate.content import WORD_SIGNAL, load, spread
+from whatelse.simulate.content import WORD_SIGNAL, load, word_leak
 from whatelse.simulate.departures import Departures
 
 Floats = NDArray[np.float64]
@@ -30,5 +30,5 @@ def truth_model(departures: Departures | None = None) -> tuple[tuple[str, ...], 
         names,
         department.prior.copy(),
         np.hstack([np.exp(-WORD_SIGNAL * department.rate[:m]), fail]),
-        np.concatenate([-np.expm1(-spread(department)), miss]),
+        np.concatenate([-np.expm1(-word_leak(department)), miss]),
     )
