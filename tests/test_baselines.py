@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from whatelse.anchors import AnchorSet
 from whatelse.baselines import _logistic, naive_labels, noise_tolerant, oracle
+from whatelse.cohort import build_cohort
 from whatelse.errors import ModelError
 from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
+from whatelse.noise import NoiseRates
 from whatelse.noisyor.likelihood import sample
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
+from whatelse.sources import read_visits
+from whatelse.sources.reader import VisitReader
 
 M, N = 5, 45
 COLUMNS = np.arange(40, 45)
@@ -125,3 +132,27 @@ def test_useless_anchor_is_refused(data: tuple[NoisyOr, sp.csr_matrix, np.ndarra
     truth, X, _ = data
     with pytest.raises(ModelError, match="condition 2 fires no more often"):
         noise_tolerant(X[:100], COLUMNS, truth.prior, np.array([0.5, 0.5, 0.1, 0.5, 0.5]), np.full(5, 0.1))
+
+
+@pytest.mark.data
+def test_naive_and_oracle_come_out_on_real_visits_as_first_measured(data_folder: Path) -> None:
+    """NHAMCS, learned from 2016-2017, tested on 2018: within 0.015 of the figures the project was given."""
+    folder = data_folder / "nhamcs"
+
+    def visits(*years: int) -> VisitReader:
+        return read_visits([folder / f"ed{year}_sas.zip" for year in years], "nhamcs", labels=folder)
+
+    anchors = AnchorSet.load(folder / "conditions.json")
+    train = build_cohort(visits(2016, 2017), anchors, max_terms=None, min_visits=10)
+    test = build_cohort(visits(2018), like=train)
+    assert train.Y is not None and test.Y is not None
+    rates = NoiseRates.from_labels(train.A, train.Y)
+    told = (rates.sensitivity, rates.false_positive)
+    draws = heldout_tag_draws(test.Y, draws=3)
+    assert len(draws.rows) == 1177
+    for model, figures in (
+        (naive_labels(train.X, train.anchor_columns, rates.prior, *told), (0.580, 0.878, 0.707)),
+        (oracle(train.X, train.Y, train.anchor_columns, *told), (0.636, 0.911, 0.753)),
+    ):
+        found = heldout_tag_scores(noisyor_scorer(model), test.X, test.Y, draws, resamples=10)
+        np.testing.assert_allclose([found.accuracy.value, found.top5.value, found.mrr.value], figures, atol=0.015)
