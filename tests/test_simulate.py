@@ -155,6 +155,14 @@ def test_a_cohort_of_obeying_visits_has_the_findings_of_the_model(obeying: Cohor
     assert first.age is None and first.sex is None
 
 
+def test_both_negation_rules_read_obeying_notes_alike() -> None:
+    some = list(simulate(300, 4, OFF))
+    default, paper = (build_cohort(some, max_terms=None, rules=rules) for rules in ("default", "paper"))
+    assert set(default.vocabulary.names) == set(paper.vocabulary.names)
+    order = [paper.vocabulary.index[name] for name in default.vocabulary.names]
+    assert (paper.X[:, order] != default.X).nnz == 0
+
+
 def test_frequencies_are_those_of_the_model(obeying: Cohort) -> None:
     """P(X_j = 1) = 1 - (1 - l_j) prod_i (1 - pi_i + pi_i f_ij), and P(X_j = 1 | Y_i = 1) likewise."""
     names, prior, fail, leak = truth_model()
