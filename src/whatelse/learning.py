@@ -5,8 +5,10 @@ Each takes arrays out of the cohort and hands them to `noisyor/`. None but `orac
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from whatelse.baselines import naive_labels, oracle
@@ -16,6 +18,7 @@ from whatelse.noise import NoiseRates
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import NoisyOr
+from whatelse.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
 
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""
@@ -54,11 +57,51 @@ def learn_oracle(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progres
     return Learned(oracle(cohort.X, cohort.Y, cohort.anchor_columns, rates.sensitivity, rates.false_positive))
 
 
+def learn_nvil(
+    cohort: Cohort,
+    rates: NoiseRates,
+    seed: int,
+    progress: Progress,
+    l2: float | Sequence[float] = L2_CHOICES,
+    held_out: int = HELD_OUT,
+    every: int = 5,
+    checkpoint: str | None = None,
+    **settings: Any,
+) -> Learned:
+    """The paper's learner, from the moments; epoch and weight decay by held-out anchors. Needs the extra `nvil`.
+
+    Further settings are those of `NvilSettings`. In the folder `checkpoint` a stopped run goes on where it was.
+    """
+    known = [f.name for f in fields(NvilSettings) if f.name != "l2"]
+    if unknown := sorted(set(settings) - set(known)):
+        raise ModelError(f"NVIL has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    kept = hold_out(len(cohort), seed, held_out)
+    visits, columns = cohort.rows(~kept), cohort.anchor_columns
+    start = learn_moments(visits, rates, seed, progress).model
+    best, _ = run_courses(
+        visits.X,
+        start,
+        columns,
+        AnchorCheck(cohort.X[kept], columns, seed),
+        NvilSettings(**settings),
+        [l2] if isinstance(l2, int | float) else l2,
+        seed,
+        every=every,
+        checkpoint=Path(checkpoint) if checkpoint is not None else None,
+        told=progress,
+    )
+    notes = {"l2": best.settings.l2, "epoch": best.best, "heldout_anchor_mrr": best.score}
+    # the paper stops by held-out anchors; still rising at the last look means that more epochs would go on helping
+    return Learned(best.model, history=best.bound, converged=best.best < best.checked[-1], notes=notes)
+
+
 LEARNERS: dict[str, Callable[..., Learned]] = {
     "moments": learn_moments,
     "naive": learn_naive,
     "oracle": learn_oracle,
+    "nvil": learn_nvil,
 }
+DEFAULT = "naive"
 
 
 def learn(
@@ -71,4 +114,8 @@ def learn(
         raise CohortError(
             "the noise rates are of other conditions than the cohort's: estimate them from the same conditions file"
         )
+    takes = inspect.signature(LEARNERS[learner]).parameters
+    own = [name for name in takes if name not in ("cohort", "rates", "seed", "progress", "settings")]
+    if "settings" not in takes and (unknown := sorted(set(settings) - set(own))):
+        raise ModelError(f"learner {learner!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
     return LEARNERS[learner](cohort, rates, seed, progress or (lambda what, done, total: None), **settings)
