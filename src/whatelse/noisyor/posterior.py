@@ -200,11 +200,11 @@ def _solve(
             for i in range(m):
                 explanations[v, r, i] = status[v, i] == CONFIRMED
         certain, deepest, log_found = 1.0, 0, 0.0
-        for part in range(parts):
+        for part in range(parts):  # each to its share of the tolerance, less a little for rounding
             own, heard = np.flatnonzero(label == part), np.flatnonzero(owner == part)
             size, depth, peak, found, left = search(
                 take(rows, own, heard), on[heard], w[heard], unary[own], take(pair, own, own),
-                pick, tolerance / max(joined, 1), budget - states[v], tree,
+                pick, 0.99 * tolerance / max(joined, 1), budget - states[v], tree,
             )  # fmt: skip
             states[v] += size
             deepest += depth
