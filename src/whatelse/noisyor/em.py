@@ -1,0 +1,280 @@
+"""Shared-state EM: maximum likelihood of fail and leak when the conditions are hidden.
+
+E-step: the posterior of every visit over the states (sets of conditions that are on) that matter to it, and no more
+than `max_on` on. Patients share their states, so what the M-step needs is one small table, whatever the number of
+visits: the expected number of visits in state s, N_s, and of those that show finding j, C_sj (`EStatistics`).
+
+M-step: with theta_ij = -log f_ij, theta_0j = -log(1 - l_j), z_sj = theta_0j + sum_{i in s} theta_ij, raise
+
+    Q(theta) = sum_s sum_j C_sj log(e^{z_sj} - 1)  -  N_s z_sj
+
+by a few of the Newton steps of `mle.py`. The table has the states with at most two on. A state with more on is not
+worth a row; its visits enter through the causes behind each finding, hidden too: given that j is present in state s,
+condition i brought it with probability (1 - f_ij) / p_j(s), and the leak with l_j / p_j(s). With R_ij their expected
+number, Jensen's inequality puts sum_i R_ij log(e^{theta_ij} - 1) below those states' part of Q, with equality at the
+current theta: the same form, as if a state had condition i alone, and no leak. So every step still raises
+
+    bound = sum_v log sum_{s weighed} P(x_v, s)  +  log P(known)  -  sparsity sum_ij theta_ij.
+
+Statistics are sums over visits: those of parts merge into those of the whole.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from whatelse.errors import ModelError
+from whatelse.noisyor.em_kernels import expect
+from whatelse.noisyor.likelihood import as_evidence
+from whatelse.noisyor.mle import LEAK_FLOOR, StateCounts, _newton
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
+
+NEGLIGIBLE = 1e-6
+TINY = 1e-30  # stands for 0 where a fail, a leak or their complement is 0: never certain, so never infinite
+MOST_PARTS = 8
+BYTES_FOR_PARTS = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class EStatistics:
+    """What the M-step needs of the visits, given the current model. Those of parts merge into those of the whole.
+
+    visits          how many
+    log_likelihood  sum_v log sum_{s weighed} P(x_v, s)
+    outside         sum over visits of a bound on the posterior mass of all states not weighed, deeper ones included
+    weighed         states weighed, in all visits together
+    mass    (S,)    N_s, of the states with at most two on: none, {i}, {i < k} in the order of itertools.combinations
+    present (S, n)  C_sj
+    spread  (m+1, n) R_ij, expected causes of present findings in states with more on; row m the leaks'
+    on      (m,)    expected visits with each condition
+    """
+
+    visits: int
+    log_likelihood: float
+    outside: float
+    weighed: int
+    mass: Floats
+    present: Floats
+    spread: Floats
+    on: Floats
+
+    @classmethod
+    def of(
+        cls,
+        model: NoisyOr,
+        X: sp.csr_matrix,
+        *,
+        max_on: int = 3,
+        negligible: float = NEGLIGIBLE,
+        evidence: ArrayLike | None = None,
+    ) -> EStatistics:
+        """The E-step over X (N, n), sparse 0/1, on all cores.
+
+        evidence (m,) or (N, m) is added to the log odds of the conditions. States that hold less than `negligible` of
+        a visit's posterior are left out. Cost: O(P) per state weighed, P the findings present; memory S n.
+        """
+        start, index = _rows(X, model)
+        if max_on < 1 or not 0 <= negligible < 1:
+            raise ModelError(f"max_on is {max_on} and negligible {negligible}: need at least 1, and from 0 to below 1")
+        visits = start.size - 1
+        added = np.zeros((0, model.m)) if evidence is None else as_evidence(evidence, visits, model.m)
+        fail, quiet = np.maximum(model.fail.T, TINY), np.maximum(1 - model.leak, TINY)
+        leak, log_fail, log_quiet = np.maximum(model.leak, TINY), np.log(fail), np.log(quiet)
+        log_odds = np.log(model.prior) - np.log1p(-model.prior)
+        base = float(np.log1p(-model.prior).sum() + log_quiet.sum())
+        S = 1 + model.m * (model.m + 1) // 2
+
+        def run(first: int, end: int) -> EStatistics:
+            mass, present, spread = np.zeros(S), np.zeros((S, model.n)), np.zeros((model.m + 1, model.n))
+            on, totals = np.zeros(model.m), np.zeros(3)
+            expect(
+                first, end, start, index, added, log_odds + log_fail.sum(0), base, np.ascontiguousarray(fail),
+                np.ascontiguousarray(log_fail), leak, log_quiet, min(max_on, model.m), negligible,
+                mass, present, spread, on, totals,
+            )  # fmt: skip
+            return cls(end - first, float(totals[0]), float(totals[1]), int(totals[2]), mass, present, spread, on)
+
+        # As many parts whatever the number of cores, so that the sums come out the same to the last bit.
+        parts = int(np.clip(BYTES_FOR_PARTS // (8 * S * model.n), 1, MOST_PARTS))
+        cuts = np.linspace(0, visits, parts + 1).astype(int).tolist()
+        with ThreadPoolExecutor(min(parts, os.cpu_count() or 1)) as pool:
+            total, *others = pool.map(run, cuts[:-1], cuts[1:])
+        for other in others:
+            total = total.merge(other)
+        return total
+
+    def merge(self, other: EStatistics) -> EStatistics:
+        """The statistics of both sets of visits together, under the same model."""
+        if self.present.shape != other.present.shape:
+            raise ModelError(f"statistics of shapes {self.present.shape} and {other.present.shape} cannot be merged")
+        return EStatistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class EmStep:
+    """The model after `step` M-steps: its bound (see above), and what that bound leaves out.
+
+    outside  the posterior mass of states not weighed is at most this, on average over visits
+    weighed  states weighed a visit
+    seconds  of the E-step that found this and of the M-step before it
+    """
+
+    step: int
+    bound: float
+    log_likelihood: float
+    outside: float
+    weighed: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class EmResult:
+    """history[t] belongs to the model after t steps, the last one to `model`; history[0] is the start's."""
+
+    model: NoisyOr
+    history: list[EmStep]
+    converged: bool
+
+
+def fit_em(
+    X: sp.csr_matrix,
+    start: NoisyOr,
+    *,
+    max_on: int = 3,
+    steps: int = 20,
+    tolerance: float = 1e-5,
+    sparsity: float = 0.0,
+    known: StateCounts | None = None,
+    evidence: ArrayLike | None = None,
+    newton: int = 2,
+    negligible: float = NEGLIGIBLE,
+    on_step: Callable[[EmStep, NoisyOr], bool | None] | None = None,
+) -> EmResult:
+    """Learn from X (N, n), sparse 0/1, beginning at `start`; its priors and frozen entries stay as they are.
+
+    max_on     states with more conditions on have no part in the posterior (what that loses is in the history)
+    steps      M-steps at most; 0 gives the start and its bound
+    tolerance  converged when a step adds less than this to the bound, in nats a visit
+    sparsity   what an edge pays per theta_ij: as many visits with condition i on and finding j off weigh the same
+    known      visits whose conditions are known, or pseudo-visits (`pseudo_visits`), counted in at every M-step
+    evidence   (m,) or (N, m), log odds to add to the prior's; then the bound is not normalised, but rises all the same
+    newton     Newton steps of an M-step
+    on_step    called with every EmStep and its model; learning ends where it returns True
+
+    The bound never falls, save for rounding and what `negligible` cuts off (at most about N times that).
+    Cost of a step: see `EStatistics.of`; the M-step does not depend on the number of visits.
+    """
+    if start.coupling.any() or (start.weight != 1).any():
+        raise ModelError("EM learns the plain noisy-or: start from a model without coupling and weights")
+    if steps < 0 or newton < 1 or sparsity < 0:
+        raise ModelError(f"steps {steps}, newton {newton}, sparsity {sparsity}: need at least 0, 1 and 0")
+    if known is not None and (known.states.shape[1], known.present.shape[1]) != (start.m, start.n):
+        raise ModelError(f"known visits have {known.states.shape[1]} conditions and {known.present.shape[1]} findings")
+    model, history, converged = start, list[EmStep](), False
+    began = time.perf_counter()
+    for step in range(steps + 1):
+        found = EStatistics.of(model, X, max_on=max_on, negligible=negligible, evidence=evidence)
+        theta = _theta(model)
+        bound = found.log_likelihood - sparsity * theta[:-1][~model.frozen[:-1]].sum() + _log_known(known, theta)
+        visits = max(found.visits, 1)
+        history.append(
+            EmStep(
+                step,
+                float(bound),
+                found.log_likelihood,
+                found.outside / visits,
+                found.weighed / visits,
+                time.perf_counter() - began,
+            )
+        )
+        converged = step > 0 and bound - history[-2].bound < tolerance * visits
+        stop = on_step is not None and on_step(history[-1], model) is True
+        if converged or stop or step == steps:
+            break
+        began = time.perf_counter()
+        theta = maximise(found, theta, model.frozen, sparsity=sparsity, known=known, newton=newton)
+        model = replace(
+            start,
+            fail=np.where(start.frozen[:-1], start.fail, np.exp(-theta[:-1])),
+            leak=np.where(start.frozen[-1], start.leak, -np.expm1(-theta[-1])),
+        )
+    return EmResult(model, history, converged)
+
+
+def maximise(
+    found: EStatistics, theta: Floats, frozen: Bools, *, sparsity: float, known: StateCounts | None, newton: int
+) -> Floats:
+    """The M-step: theta (m+1, n) after at most `newton` Newton steps up Q, each finding by itself. O(nnz(C)) a step."""
+    m = len(found.on)
+    low, high = np.triu_indices(m, 1)
+    seen = np.flatnonzero(found.mass)
+    pair = np.arange(len(low))
+    states = sp.vstack(
+        [
+            sp.csr_matrix((1, m)),
+            sp.eye(m),
+            sp.csr_matrix((np.ones(2 * len(low)), (np.tile(pair, 2), np.append(low, high))), (len(low), m)),
+        ],
+        format="csr",
+    )[seen]
+    present = [found.present[seen], found.spread]
+    mass = np.append(found.on, found.visits) + np.append(np.full(m, sparsity), 0.0)
+    if known is not None:
+        states = sp.vstack([states, sp.csr_matrix(known.states.astype(float))])
+        present.insert(1, known.present)
+        mass += np.append(known.visits @ known.states, known.visits.sum())
+    # The leak is a condition that is on in every state, but not behind the causes of `spread`: those stand alone.
+    on = sp.vstack([sp.hstack([states, np.ones((states.shape[0], 1))]), sp.eye(m + 1)], format="csr")
+    on.sort_indices()
+    new = np.ascontiguousarray(theta.T)
+    n = len(new)
+    _newton(
+        on.indptr.astype(np.int64), on.indices.astype(np.int64), mass, np.ascontiguousarray(np.vstack(present).T),
+        np.ascontiguousarray(frozen.T), -np.log1p(-LEAK_FLOOR), 1e-9, newton, new, np.empty(n), np.empty(n, np.int64),
+    )  # fmt: skip
+    return np.ascontiguousarray(new.T)
+
+
+def pseudo_visits(model: NoisyOr, strength: float) -> StateCounts:
+    """`strength` visits with nothing on, and as many with each condition alone, just as `model` has them.
+
+    As `known` of `fit_em` they make EM maximum a posteriori, under a conjugate prior centred on `model`.
+    """
+    states = np.vstack([np.zeros((1, model.m), bool), np.eye(model.m, dtype=bool)])
+    rate = 1 - (1 - model.leak) * np.vstack([np.ones((1, model.n)), model.fail])
+    return StateCounts(states, np.full(model.m + 1, float(strength)), strength * rate)
+
+
+def _theta(model: NoisyOr) -> Floats:
+    """-log fail and, last, -log(1 - leak), (m+1, n)."""
+    quiet = np.log1p(-np.minimum(model.leak, 1 - 1e-16))
+    return -np.vstack([np.log(np.maximum(model.fail, TINY)), quiet])
+
+
+def _log_known(known: StateCounts | None, theta: Floats) -> float:
+    """log P(findings of the known visits | their conditions): sum C log(e^z - 1) - N z."""
+    if known is None:
+        return 0.0
+    z = known.states @ theta[:-1] + theta[-1]
+    shown = known.present > 0
+    return float(
+        (known.present * (z + np.log(-np.expm1(-z), where=shown, out=np.zeros_like(z)))).sum() - known.visits @ z.sum(1)
+    )
+
+
+def _rows(X: sp.csr_matrix, model: NoisyOr) -> tuple[Any, Any]:
+    """X as (start (N + 1,), index), or ModelError with what does not fit."""
+    if X.format != "csr" or not X.has_canonical_format or X.nnz != np.count_nonzero(X.data == 1):
+        raise ModelError("X must be a CSR matrix of ones in canonical form (no stored zeros, no duplicates)")
+    if X.shape[1] != model.n:
+        raise ModelError(f"X has {X.shape[1]} findings but the model has {model.n}")
+    return X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False)
