@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import records
+from whatelse.cli import records, serve
 from whatelse.errors import WhatelseError
 
 
@@ -55,3 +55,4 @@ def main(
 
 
 records.register(app)
+serve.register(app)

@@ -1,0 +1,153 @@
+"""`serve`, `token create | list | revoke`, `decisions export`."""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from whatelse.errors import WhatelseError
+
+if TYPE_CHECKING:
+    from whatelse.store import Store
+
+DATABASE = "sqlite:///whatelse.db"
+_Database = typer.Option(
+    DATABASE,
+    "--database",
+    envvar="WHATELSE_DATABASE",
+    help="Where decisions are kept: sqlite:///FILE or postgresql://…",
+)
+
+
+class Role(StrEnum):
+    """What a token's holder may do."""
+
+    viewer = "viewer"
+    clinician = "clinician"
+    admin = "admin"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(serve)
+    token = typer.Typer(no_args_is_help=True, help="Tokens that let people and programs in.")
+    token.command("create")(create)
+    token.command("list")(list_tokens)
+    token.command("revoke")(revoke)
+    app.add_typer(token, name="token")
+    decisions = typer.Typer(no_args_is_help=True, help="What people decided.")
+    decisions.command("export")(export)
+    app.add_typer(decisions, name="decisions")
+
+
+def serve(
+    model: Path | None = typer.Option(None, "--model", help="The model file that 'whatelse fit' saved."),
+    visits: list[Path] | None = typer.Option(None, "--visits", help="Files of visits; without, visits are typed in."),
+    source: str | None = typer.Option(None, "--source", help="What the files are: table, mimic-ed or nhamcs. [table]"),
+    host: str | None = typer.Option(None, "--host", help="Address to listen on. [127.0.0.1]"),
+    port: int | None = typer.Option(None, "--port", help="Port to listen on; 0 takes a free one. [8000]"),
+    database: str | None = typer.Option(None, "--database", help=f"Where decisions are kept. [{DATABASE}]"),
+    auth: str | None = typer.Option(None, "--auth", help="Who is let in: none (loopback only), token or oidc. [none]"),
+    config: Path | None = typer.Option(None, "--config", help="YAML file with these and all other settings."),
+    settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
+    log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
+) -> None:
+    """Serve the tagging page: suggested tags beside the note; confirm or reject, and the rest updates at once."""
+    server = _server()
+    if settings:
+        for name, field in server.Settings.model_fields.items():
+            default = "needed" if field.is_required() else field.get_default()
+            typer.echo(f"{name:20} {default!s:24} {field.description}")
+        return
+    given: dict[str, Any] = dict(
+        model=model, visits=visits or None, source=source, host=host, port=port, database=database, auth=auth
+    )
+    from whatelse.server.settings import load_settings
+
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise typer.BadParameter("must be debug, info, warning or error", param_hint="--log-level")
+    logging.basicConfig(level=max(level, logging.INFO), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger().setLevel(level)
+    server.serve(load_settings(config, **given), lambda url: typer.echo(f"whatelse is at {url} (Ctrl-C ends it)"))
+
+
+def create(
+    name: str = typer.Argument(..., help="Who will use it; the history of decisions shows this name."),
+    role: Role = typer.Option(Role.viewer, "--role", help="viewer reads, clinician decides, admin runs the service."),
+    days: float = typer.Option(90, "--days", help="How long it is good for."),
+    database: str = _Database,
+) -> None:
+    """Make a token and print it, once."""
+    store = _open(database)
+    try:
+        typer.echo(store.access.create(name, role.value, days))
+    finally:
+        store.close()
+
+
+def list_tokens(database: str = _Database) -> None:
+    """List tokens: who, role, until when."""
+    store = _open(database)
+    try:
+        for token in store.access.list():
+            typer.echo(f"{token.id:4}  {token.status:8} {token.role:10} until {token.expires:%Y-%m-%d}  {token.name}")
+    finally:
+        store.close()
+
+
+def revoke(
+    number: int = typer.Argument(..., help="The number that 'whatelse token list' shows."), database: str = _Database
+) -> None:
+    """End a token, and the sessions opened with it, at once."""
+    store = _open(database)
+    try:
+        store.access.revoke(number)
+    finally:
+        store.close()
+    typer.echo(f"token {number} is revoked")
+
+
+def export(
+    out: Path = typer.Option(..., "--out", help="File to write: .csv or .parquet."), database: str = _Database
+) -> None:
+    """Write decisions as labels: one row per visit and tag that stands confirmed or rejected."""
+    if out.suffix not in (".csv", ".parquet"):
+        raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
+    store = _open(database)
+    from whatelse.store.labels import labels, to_csv, to_parquet
+
+    try:
+        if out.suffix == ".csv":
+            with out.open("w", encoding="utf-8", newline="") as text:
+                count = sum(text.write(line) > 0 for line in to_csv(labels(store))) - 1
+        else:
+            with out.open("wb") as stream:
+                count = to_parquet(labels(store), stream)
+    finally:
+        store.close()
+    typer.echo(f"wrote {count:,} labels to {out}")
+
+
+def _server() -> Any:
+    try:
+        import whatelse.server
+    except ImportError as missing:
+        raise WhatelseError(_needs(missing)) from None
+    return whatelse.server
+
+
+def _open(database: str) -> Store:
+    try:
+        from whatelse.store import Store
+    except ImportError as missing:
+        raise WhatelseError(_needs(missing)) from None
+    return Store(database)
+
+
+def _needs(missing: ImportError) -> str:
+    return f"this needs {missing.name}, which is not installed: pip install 'whatelse[serve]'"

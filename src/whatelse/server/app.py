@@ -1,0 +1,79 @@
+"""create_app: the ASGI app of a service. Pages are files; everything they show comes from the API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from whatelse import __version__
+from whatelse.server import operations, typed, visits
+from whatelse.server.auth import Gate
+from whatelse.server.guard import Guard, failure
+from whatelse.server.service import Service
+
+STATIC = Path(__file__).parent / "static"
+PAGES = {"/": "worklist.html", "/visit/{key}": "visit.html", "/new": "new.html", "/signin": "signin.html"}
+ABOUT = (
+    "Given a visit's record and the conditions already confirmed, what else might the patient have? "
+    "It supports judgement and does not replace it; it suggests nothing but the conditions it was taught, "
+    "and writes nothing into the record."
+)
+
+
+def create_app(service: Service) -> ASGIApp:
+    """The app with its guard around it. Starting it starts the scoring of the worklist; stopping it leaves the
+    service open, for whoever made it to close."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.ready = False
+
+    app = FastAPI(
+        title="whatelse", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
+    )
+    app.state.service, app.state.gate = service, Gate(service)
+    app.include_router(visits.router)
+    app.include_router(typed.router)
+    app.include_router(operations.router)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _failed)
+    for path, file in PAGES.items():
+        app.add_api_route(path, _page(file), include_in_schema=False, response_class=FileResponse)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+    return Guard(app, service)
+
+
+def _page(file: str) -> Callable[[], Awaitable[FileResponse]]:
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / file, media_type="text/html")
+
+    return page
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    """Where a request is wrong and how; not what was in it, which may be a record."""
+    assert isinstance(error, RequestValidationError)
+    wrong = [f"{'.'.join(str(part) for part in e['loc'][:3])}: {e['type']}" for e in error.errors()[:10]]
+    return JSONResponse({"detail": "the request cannot be used: " + "; ".join(wrong)}, 422)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+
+
+async def _failed(request: Request, _: Exception) -> Response:
+    """What the client is told; the guard, which sees the error next, logs it under the same number."""
+    return JSONResponse(failure(request.scope), 500)

@@ -1,0 +1,124 @@
+"""Who is asking: a bearer token, the page's session cookie, or anybody where only this machine can ask."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from fastapi import HTTPException, Request
+
+from whatelse.server.limits import Buckets
+from whatelse.server.oidc import Oidc
+from whatelse.server.service import Service
+from whatelse.server.settings import SettingsError
+from whatelse.store import Person
+
+COOKIE = "whatelse_session"
+CSRF = "x-whatelse-csrf"
+REMEMBERED = 5.0  # seconds that an answer is good for: a revoked token works no longer than that
+LOCAL = Person("local", "admin")
+SAFE = frozenset({"GET", "HEAD"})
+
+
+class Gate:
+    """Lets people in, by the settings of one service."""
+
+    def __init__(self, service: Service) -> None:
+        settings = service.settings
+        self._service = service
+        self._oidc = Oidc(settings) if settings.auth == "oidc" else None
+        self._people: OrderedDict[bytes, tuple[float, Person]] = OrderedDict()
+        self._requests = Buckets(settings.rate_limit, settings.rate_burst)
+        self._failures = Buckets(settings.failures_per_minute / 60, settings.failures_per_minute)
+
+    def check(self) -> None:
+        """SettingsError if nobody could ever be let in."""
+        if self._oidc is not None:
+            self._oidc.check()
+            return
+        tokens = self._service.store.access.list() if self._service.settings.auth == "token" else None
+        if tokens is not None and not any(token.status == "active" for token in tokens):
+            raise SettingsError(
+                "nobody could sign in: no token is good. Make one with 'whatelse token create NAME --role clinician'"
+            )
+
+    async def person(self, request: Request) -> Person:
+        """Whoever asks; 401 if nobody we know, 403 if a cookie comes without its CSRF token, 429 if too often."""
+        address = request.client.host if request.client else "unknown"
+        person = await self._known(request, address)
+        if person is None:
+            self._failures.take(address)
+            raise HTTPException(401, "sign in first", {"WWW-Authenticate": "Bearer"})
+        if wait := self._requests.take(f"{person.name} {address}" if person is LOCAL else person.name):
+            raise _slow_down(wait)
+        if person.csrf is not None and request.method not in SAFE:
+            given = request.headers.get(CSRF, "")
+            if not hmac.compare_digest(given.encode(), person.csrf.encode()):
+                raise HTTPException(403, "the page's own token is missing; reload the page")
+        request.state.person = person
+        return person
+
+    async def _known(self, request: Request, address: str) -> Person | None:
+        header = request.headers.get("authorization", "")
+        scheme, _, text = header.partition(" ")
+        if self._service.settings.auth == "none":
+            return LOCAL
+        if scheme.lower() == "bearer" and text.strip():
+            return await self.bearer(text.strip(), address)
+        if cookie := request.cookies.get(COOKIE):
+            return await self._remembered(
+                b"c" + cookie.encode(), address, self._service.store.access.by_session, cookie
+            )
+        return None
+
+    async def bearer(self, token: str, address: str) -> Person | None:
+        """Whose token this is; 429 if too many wrong ones came from that address."""
+        ask = self._service.store.access.by_token if self._oidc is None else self._oidc.person
+        return await self._remembered(b"b" + token.encode(), address, ask, token)
+
+    async def signing_in(self, token: str, address: str) -> Person:
+        """The same for the page's sign-in; 401 if the token is nobody's."""
+        person = await self.bearer(token, address)
+        if person is None:
+            self._failures.take(address)
+            raise HTTPException(401, "that token is not known here, or no longer good")
+        return person
+
+    def forget(self) -> None:
+        """Ask the database again at the next request: somebody signed out."""
+        self._people.clear()
+
+    async def _remembered(
+        self, secret: bytes, address: str, ask: Callable[[str], Person | None], text: str
+    ) -> Person | None:
+        key, now = hashlib.sha256(secret).digest(), time.monotonic()
+        if (known := self._people.get(key)) is not None and now - known[0] < REMEMBERED:
+            return known[1]
+        if wait := self._failures.peek(address):
+            raise _slow_down(wait)
+        person = await self._service.run(ask, text)
+        if person is not None:
+            self._people[key] = (now, person)
+            while len(self._people) > 10_000:
+                self._people.popitem(last=False)
+        return person
+
+
+def _slow_down(wait: float) -> HTTPException:
+    return HTTPException(429, "too many requests; wait a little", {"Retry-After": str(int(wait) + 1)})
+
+
+def needs(role: str) -> Callable[[Request], Awaitable[Person]]:
+    """A dependency: somebody with this role or more, else 401 or 403."""
+
+    async def who(request: Request) -> Person:
+        gate: Gate = request.app.state.gate
+        person = await gate.person(request)
+        if not person.may(role):
+            raise HTTPException(403, f"this needs the role {role}; yours is {person.role}")
+        return person
+
+    return who

@@ -1,0 +1,183 @@
+"""Guard: what every request passes before a route sees it, and every answer before it leaves.
+
+In: the name the service was reached by (DNS rebinding), where an unsafe request comes from (CSRF), the size of its body
+and the time it takes to arrive. Out: headers that keep the page to itself. An error inside becomes a number: the log
+has the number, the kind of error and the lines of code it passed through, never a value, because values are records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+import traceback
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from whatelse.server.service import Service
+from whatelse.server.settings import LOOPBACK_NAMES, Settings
+
+log = logging.getLogger("whatelse.server")
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Refused(HTTPException):
+    """A request that goes no further. The connection ends: more of it may be on its way that nobody will read."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(status, detail, {"connection": "close"})
+
+
+class Guard:
+    """The outermost ASGI layer."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+        self.headers = [(k.encode(), v.encode()) for k, v in page_headers(service.settings).items()]
+        self.hosts = allowed_hosts(service.settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":  # there are none
+                await send({"type": "websocket.close", "code": 1000})
+            else:
+                await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", []), *self._headers(scope)]}
+            await send(message)
+
+        try:
+            headers = dict(scope["headers"])
+            self._check(scope, headers)
+            body = Body(receive, self.service.settings.max_body, self.service.settings.client_seconds)
+            body.check_length(headers)
+            await self.app(scope, body.receive, answer)
+        except Refused as refused:
+            if status == 0:
+                await _say(answer, refused.status_code, {"detail": refused.detail}, dict(refused.headers or {}))
+        except Exception as error:
+            said = failure(scope)
+            self.service.metrics.count("errors")
+            log.error("incident=%s error=%s at=%s", said["incident"], type(error).__name__, _where(error))
+            if status == 0:
+                await _say(answer, 500, said)
+        seconds = time.perf_counter() - start
+        route = getattr(scope.get("route"), "path", None) or ("/static" if "/static" in scope["path"][:8] else "none")
+        self.service.metrics.count("requests", route=route, status=str(status))
+        self.service.metrics.took(route, seconds)
+        log.info("method=%s route=%s status=%d ms=%.1f", scope["method"], route, status, 1000 * seconds)
+
+    def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        static = scope["path"].startswith("/static/")
+        model = (b"x-whatelse-model", self.service.tagger.digest_.encode())
+        return [*self.headers, model, (b"cache-control", b"no-cache" if static else b"no-store")]
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self.hosts is not None and _hostname(host) not in self.hosts:
+            raise Refused(421, "this service is not known by that name; set allowed_hosts if it should be")
+        if scope["method"] in SAFE:
+            return
+        if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+            raise Refused(403, "requests from other sites change nothing here")
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower():
+            raise Refused(403, "requests from other sites change nothing here")
+        if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
+            raise Refused(415, "send JSON, with Content-Type: application/json")
+
+
+class Body:
+    """A request's body, received within limits."""
+
+    def __init__(self, receive: Receive, most: int, seconds: float) -> None:
+        self._receive, self._most, self._seen = receive, most, 0
+        self._until, self._done = time.monotonic() + seconds, False
+
+    def check_length(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse by the length announced, before anything is read."""
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._most:
+            raise self._too_long()
+
+    async def receive(self) -> Message:
+        """The next piece; Refused when there was too much or it took too long."""
+        if self._done:  # the request is whole: what is waited for now is the client going away
+            return await self._receive()
+        try:
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refused(408, "the request took too long to arrive") from None
+        self._seen += len(message.get("body", b""))
+        if self._seen > self._most:
+            raise self._too_long()
+        self._done = not message.get("more_body", False)
+        return message
+
+    def _too_long(self) -> Refused:
+        return Refused(413, f"a request's body may have {self._most:,} bytes")
+
+
+def page_headers(settings: Settings) -> dict[str, str]:
+    """Only our own scripts and styles, no other site around us but those configured, nothing told to others."""
+    around = " ".join(settings.frame_ancestors) or "'none'"
+    headers = {
+        "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        f"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {around}",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    }
+    if not settings.frame_ancestors:
+        headers["x-frame-options"] = "DENY"
+    if settings.cookie_secure:
+        headers["strict-transport-security"] = "max-age=31536000"
+    return headers
+
+
+def allowed_hosts(settings: Settings) -> frozenset[str] | None:
+    """Names the service answers to; None for any, where everybody must sign in and no names are configured."""
+    if settings.auth != "none" and not settings.loopback and not settings.allowed_hosts:
+        return None
+    return LOOPBACK_NAMES | {settings.host.strip("[]"), *(name.lower() for name in settings.allowed_hosts)}
+
+
+def _hostname(host: str) -> str:
+    """The name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def failure(scope: Scope) -> dict[str, str]:
+    """What is said about an error inside: a number, the same each time it is asked for."""
+    incident: str = scope.setdefault("whatelse.incident", secrets.token_hex(6))
+    return {"detail": f"something failed here; the log has it as incident {incident}", "incident": incident}
+
+
+async def _say(send: Send, status: int, body: dict[str, str], more: dict[str, str] | None = None) -> None:
+    data = json.dumps(body).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(data)), **(more or {})}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": data})
+
+
+def _where(error: BaseException) -> str:
+    """The way an error took through the code: file:line, innermost last, and no value."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    return " > ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in frames)

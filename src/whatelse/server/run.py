@@ -1,0 +1,97 @@
+"""serve: open everything, say where, and run until told to stop. SIGHUP loads the model file again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from whatelse.errors import WhatelseError
+from whatelse.server.app import create_app
+from whatelse.server.auth import Gate
+from whatelse.server.limits import impatient
+from whatelse.server.service import Service, load_model
+from whatelse.server.settings import Settings, SettingsError
+from whatelse.sources import read_visits
+from whatelse.store import Store
+
+log = logging.getLogger("whatelse.server")
+
+
+def open_service(settings: Settings) -> Service:
+    """Load the model, read the visits, open the database."""
+    settings.check()
+    tagger = load_model(settings.model)
+    visits = list(read_visits(settings.visits, settings.source, on_error="skip")) if settings.visits else []
+    return Service(settings, Store(settings.database), tagger, visits)
+
+
+def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `announce` gets the URL once the service listens."""
+    service = open_service(settings)
+    try:
+        Gate(service).check()
+        listening = listen(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_run(service, listening, announce))
+    finally:
+        service.close()
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A socket on the address and port of the settings; SettingsError if they cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host.strip("[]"), settings.port), family=family, backlog=512)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port} ({error.strerror}); choose another --port"
+        ) from None
+
+
+async def _run(service: Service, listening: socket.socket, announce: Callable[[str], None]) -> None:
+    settings = service.settings
+    config = uvicorn.Config(
+        create_app(service),
+        http=impatient(settings.client_seconds),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=settings.keep_alive_seconds,
+        limit_concurrency=settings.max_connections,
+        timeout_graceful_shutdown=10,
+    )
+    server = uvicorn.Server(config)
+    if hasattr(signal, "SIGHUP"):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(service))
+    port = listening.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host and not settings.host.startswith("[") else settings.host
+    announce(f"http://{host}:{port}/")
+    await server.serve(sockets=[listening])
+
+
+def _reload(service: Service) -> None:
+    """Load in a thread: requests go on being answered by the old model meanwhile."""
+
+    def work() -> None:
+        try:
+            log.warning("model loaded again: digest=%s", service.reload())
+        except WhatelseError as refused:
+            log.error("the old model goes on serving: %s", refused)
+
+    service.threads.submit(work)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not on Windows
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

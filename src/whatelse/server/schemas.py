@@ -1,0 +1,276 @@
+"""What goes over the wire, as the OpenAPI description shows it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Note = Annotated[str, StringConstraints(max_length=100_000)]
+RequestKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+
+
+class Strict(BaseModel):
+    """Asked of clients: nothing unknown, nothing converted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# ---- asked
+
+
+class TypedVisit(Strict):
+    """A visit that is in no worklist. Drugs by name."""
+
+    age: float | None = Field(default=None, ge=0, le=130)
+    sex: Literal["F", "M"] | None = None
+    chief_complaint: Note = ""
+    triage_note: Note = ""
+    md_comments: Note = ""
+    medication_history: list[Name] | None = Field(default=None, max_length=200)
+    dispensed: list[Name] | None = Field(default=None, max_length=200)
+
+
+class AskedVisit(Strict):
+    """A visit with what is known of it."""
+
+    visit: TypedVisit
+    confirmed: list[Name] = Field(default=[], max_length=500)
+    rejected: list[Name] = Field(default=[], max_length=500)
+    present: list[Name] = Field(default=[], max_length=500, description="findings answered yes")
+    absent: list[Name] = Field(default=[], max_length=500, description="findings answered no")
+
+
+class AskedWhy(AskedVisit):
+    """The same, about one condition."""
+
+    condition: Name
+
+
+class WantedDecision(Strict):
+    """Confirm, reject or reopen a tag; or answer whether a finding is there."""
+
+    subject: Name = Field(description="a condition, or a finding for present and absent")
+    verdict: Literal["confirmed", "rejected", "open", "present", "absent", "unasked"]
+    version: int = Field(ge=0, description="the version of the visit that was looked at")
+    request: RequestKey = Field(description="made by the client, new for each decision, the same for a retry")
+    model: str | None = Field(default=None, max_length=64, description="digest of the model whose answer was looked at")
+
+
+class WantedUndo(Strict):
+    """Take back the newest decision of the visit."""
+
+    version: int = Field(ge=0)
+    request: RequestKey
+
+
+class Search(Strict):
+    """What the worklist is to show. In a body, not in a URL: what is searched for may name a patient."""
+
+    words: str = Field(default="", max_length=200)
+    condition: Name | None = Field(default=None, description="likeliest first")
+    status: Literal["all", "decided", "undecided"] = "all"
+    offset: int = Field(default=0, ge=0)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class SignIn(Strict):
+    """A token, once, for a session cookie."""
+
+    token: str = Field(min_length=1, max_length=8_000)
+
+
+# ---- answered
+
+
+class Finding(BaseModel):
+    finding: str
+    text: str
+
+
+class Tag(BaseModel):
+    """A condition that is open. evidence: something speaks for it, something against it, or nothing is recorded."""
+
+    condition: str
+    title: str
+    rank: int
+    probability: float
+    baseline: float
+    evidence: Literal["for", "against", "missing"]
+    denied: list[str]
+
+
+class State(BaseModel):
+    version: int
+    confirmed: list[str]
+    rejected: list[str]
+    present: list[Finding]
+    absent: list[Finding]
+    unknown: list[str] = Field(default=[], description="decided, but not in the model that serves now")
+
+
+class View(BaseModel):
+    """Where a visit stands, and what else it might be."""
+
+    model: str
+    state: State
+    tags: list[Tag]
+    certified: bool
+    error_bound: float
+
+
+class Record(BaseModel):
+    id: str
+    age: float | None
+    sex: str | None
+    chief_complaint: str | None
+    triage_note: str | None
+    md_comments: str | None
+    medication_history: list[str] | None
+    dispensed: list[str] | None
+    coded: list[str] | None
+    time: datetime | None
+
+
+class VisitView(View):
+    key: str
+    record: Record
+
+
+class Conflict(View):
+    """Somebody was faster: where the visit is now, who decided last, on what."""
+
+    detail: str
+    actor: str
+    subject: str
+    verdict: str
+
+
+class Mark(BaseModel):
+    """text[start:end] of a field (in characters, not bytes or UTF-16), or entry `item` of a list of drugs."""
+
+    field: str
+    start: int | None
+    end: int | None
+    item: int | None
+    text: str
+    negated: bool
+    conditions: list[str] = Field(description="open tags that it speaks for")
+    explained: list[str] = Field(description="confirmed tags that it speaks for")
+
+
+class Reading(BaseModel):
+    """The findings that matter, where they are, and what each open tag would explain of them."""
+
+    model: str
+    version: int
+    marks: list[Mark]
+    explains: dict[str, list[str]]
+
+
+class Reason(BaseModel):
+    finding: str
+    text: str
+    log_odds: float
+    present: bool
+    denied: bool
+    places: list[Mark]
+
+
+class Why(BaseModel):
+    """total = prior + reasons + others + rest, in log odds. Reasons of open tags are given what is confirmed."""
+
+    model: str
+    condition: str
+    title: str
+    total: float
+    prior: float
+    reasons: list[Reason]
+    others: dict[str, float]
+    rest: float
+
+
+class Question(BaseModel):
+    finding: str
+    text: str
+    about: str
+    information: float
+    now: float
+    if_yes: float
+    if_no: float
+
+
+class Questions(BaseModel):
+    model: str
+    version: int
+    questions: list[Question]
+
+
+class TypedView(View):
+    """All answers about a typed visit at once."""
+
+    marks: list[Mark]
+    explains: dict[str, list[str]]
+    questions: list[Question]
+
+
+class Row(BaseModel):
+    key: str
+    id: str
+    age: float | None
+    sex: str | None
+    chief_complaint: str | None
+    time: datetime | None
+    top: list[tuple[str, float]]
+    confirmed: list[str]
+    rejected: int
+
+
+class Rows(BaseModel):
+    model: str
+    total: int
+    offset: int
+    rows: list[Row]
+    scored: int = Field(description="visits whose suggestions are ready for sorting")
+    visits: int
+
+
+class Line(BaseModel):
+    version: int
+    kind: str
+    subject: str
+    verdict: str
+    undoes: int | None
+    actor: str
+    at: datetime
+    model: str
+    shown: dict[str, object]
+
+
+class History(BaseModel):
+    model: str
+    lines: list[Line]
+
+
+class Condition(BaseModel):
+    name: str
+    title: str
+    kind: str
+
+
+class Model(BaseModel):
+    model: str
+    conditions: list[Condition]
+
+
+class SessionOut(BaseModel):
+    name: str
+    role: str
+    auth: str
+    csrf: str | None
+
+
+class Problem(BaseModel):
+    detail: str

@@ -1,0 +1,141 @@
+"""Every setting: its name, default and meaning. docs/serving.md lists them all; a test compares.
+
+A setting comes from the command line, else from the environment (WHATELSE_PORT=8001), else from the file given with
+--config (YAML), else it is the default here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from whatelse.errors import WhatelseError
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class SettingsError(WhatelseError):
+    """A setting that cannot be used, or a combination that would let strangers in."""
+
+
+class Settings(BaseSettings):
+    """See the module. Lists are written as JSON in the environment: WHATELSE_ALLOWED_HOSTS='["tags.example.org"]'."""
+
+    model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="forbid", frozen=True)
+
+    model: Path = Field(description="the model file that 'whatelse fit' saved")
+    visits: list[Path] = Field(
+        default=[], description="files of visits for the worklist; without any, visits are typed in"
+    )
+    source: str = Field(default="table", description="what the files are: table, mimic-ed or nhamcs")
+    host: str = Field(default="127.0.0.1", description="address to listen on; other than loopback needs 'auth'")
+    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    database: str = Field(
+        default="sqlite:///whatelse.db", description="where decisions are kept: sqlite or postgresql URL"
+    )
+    auth: Literal["none", "token", "oidc"] = Field(
+        default="none",
+        description="who is let in: anybody on this machine, holders of a token, users of an OIDC issuer",
+    )
+    allowed_hosts: list[str] = Field(
+        default=[], description="names that the service is reached by, beside this machine's"
+    )
+    frame_ancestors: list[str] = Field(
+        default=[], description="origins that may show the page in a frame, as https://emr.example.org"
+    )
+    secure_cookie: bool | None = Field(
+        default=None, description="send the session cookie over HTTPS only; by default if not on loopback"
+    )
+    cookie_samesite: Literal["strict", "lax", "none"] = Field(
+        default="strict", description="none is needed in a frame of another site, and needs HTTPS"
+    )
+    session_hours: float = Field(default=12, gt=0, le=168, description="how long a sign-in lasts")
+    oidc_issuer: str = Field(default="", description="issuer of JSON Web Tokens, as https://login.example.org/realm")
+    oidc_audience: str = Field(default="", description="the audience that those tokens must name")
+    oidc_keys: str = Field(default="", description="URL or file of the issuer's JWKS; found by discovery if empty")
+    oidc_role_claim: str = Field(
+        default="roles", description="claim with viewer, clinician or admin; a.b looks inside a"
+    )
+    oidc_name_claim: str = Field(default="sub", description="claim that names the person in the history")
+    max_body: int = Field(default=1_000_000, ge=1_000, description="bytes of a request's body, at most")
+    rate_limit: float = Field(
+        default=50, ge=0, description="requests a second of one person, lastingly; 0 for no limit"
+    )
+    rate_burst: int = Field(default=200, ge=1, description="requests of one person at once")
+    failures_per_minute: int = Field(
+        default=20, ge=1, description="refused sign-ins from one address before it must wait"
+    )
+    client_seconds: float = Field(default=10, gt=0, description="time a client has to send a request")
+    keep_alive_seconds: int = Field(default=30, ge=1, description="time a connection may be idle")
+    max_connections: int = Field(default=1000, ge=10, description="connections and requests at once; more get 503")
+    threads: int = Field(default=2, ge=1, le=64, description="threads that answer questions to the model")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether nobody but this machine can connect, and by no other name."""
+        return is_loopback(self.host) and all(is_loopback(name) for name in self.allowed_hosts)
+
+    def check(self) -> None:
+        """SettingsError if it cannot work, or is open to strangers."""
+        if self.auth == "none" and not self.loopback:
+            raise SettingsError(
+                f"{self.host} can be reached from elsewhere, and nobody would have to sign in. Make a token with "
+                "'whatelse token create NAME --role clinician' and start with --auth token, or set oidc_issuer and "
+                "oidc_audience and start with --auth oidc; or listen on 127.0.0.1"
+            )
+        if self.auth == "oidc" and not (self.oidc_issuer and self.oidc_audience):
+            raise SettingsError("--auth oidc needs the settings oidc_issuer and oidc_audience")
+        if self.cookie_samesite == "none" and not self.cookie_secure:
+            raise SettingsError("cookie_samesite none works over HTTPS only: set secure_cookie to true")
+        for origin in self.frame_ancestors:
+            scheme, _, rest = origin.partition("://")
+            if scheme not in ("http", "https") or not rest or set(rest) & set(" ;,'\"/"):
+                raise SettingsError(f"frame_ancestors: {origin!r} is not an origin such as https://emr.example.org")
+
+    @property
+    def cookie_secure(self) -> bool:
+        """Whether the cookie is for HTTPS only."""
+        return not self.loopback if self.secure_cookie is None else self.secure_cookie
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is this machine's own."""
+    if host in LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def load_settings(config: Path | None, **given: Any) -> Settings:
+    """Settings from the command line (`given`, None for not given), the environment and a YAML file, checked."""
+    from_file: dict[str, Any] = {}
+    if config is not None:
+        try:
+            from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            raise SettingsError(f"{config}: cannot be read as YAML") from None
+        if not isinstance(from_file, dict):
+            raise SettingsError(f"{config}: needs lines of the form 'name: value'")
+    given = {name: value for name, value in given.items() if value is not None}
+    try:
+        ambient = _Ambient().model_dump(exclude_unset=True)
+        settings = Settings.model_validate({**from_file, **ambient, **given})
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise SettingsError(f"settings: {problems}; 'whatelse serve --settings' lists them") from None
+    settings.check()
+    return settings
+
+
+class _Ambient(Settings):
+    """Only what the environment says."""
+
+    model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="ignore")
+    model: Path = Path()

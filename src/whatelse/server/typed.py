@@ -1,0 +1,57 @@
+"""Routes about visits that are in no worklist: typed in, or posted by another system. Nothing of them is kept."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, HTTPException
+
+from whatelse.errors import QueryError
+from whatelse.server import answers, schemas
+from whatelse.server.visits import REFUSALS, Here, Viewer
+from whatelse.store import State
+from whatelse.tagger import Tagger
+
+router = APIRouter(prefix="/api", tags=["typed visits"])
+
+
+@router.post("/suggest", responses=REFUSALS)
+async def suggest(service: Here, _: Viewer, asked: schemas.AskedVisit, full: bool = True) -> schemas.TypedView:
+    """Suggestions for a posted visit; with `full`, also marks and questions."""
+    tagger = service.tagger
+    state = _state(tagger, asked)
+
+    def work() -> schemas.TypedView:
+        visit = answers.typed(asked.visit)
+        view = answers.view(tagger, visit, state)
+        if not full:
+            return schemas.TypedView(**dict(view), marks=[], explains={}, questions=[])
+        read = answers.reading(tagger, visit, state, view.tags)
+        asking = answers.questions(tagger, visit, state)
+        return schemas.TypedView(**dict(view), marks=read.marks, explains=read.explains, questions=asking)
+
+    try:
+        return await service.run(work)
+    except QueryError as refused:
+        raise HTTPException(422, str(refused)) from None
+
+
+@router.post("/why", responses=REFUSALS)
+async def why(service: Here, _: Viewer, asked: schemas.AskedWhy) -> schemas.Why:
+    """The findings for and against one condition of a posted visit."""
+    tagger = service.tagger
+    state = _state(tagger, asked)
+    if asked.condition not in tagger.conditions_:
+        raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
+    try:
+        return await service.run(answers.why, tagger, answers.typed(asked.visit), state, asked.condition)
+    except QueryError as refused:
+        raise HTTPException(422, str(refused)) from None
+
+
+def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
+    """What was given, if this model knows all of it and none of it both ways."""
+    given = State(0, tuple(asked.confirmed), tuple(asked.rejected), tuple(asked.present), tuple(asked.absent))
+    if answers.settle(tagger, given) != given:
+        raise HTTPException(422, "a condition or finding is not of this model; /api/model lists the conditions")
+    if {*given.confirmed} & {*given.rejected} or {*given.present} & {*given.absent}:
+        raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")
+    return given

@@ -1,0 +1,251 @@
+"""Routes about stored visits: the worklist, one visit, its answers, decisions and history."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import JSONResponse
+
+from whatelse.server import answers, schemas
+from whatelse.server.auth import needs
+from whatelse.server.service import Service
+from whatelse.store import Conflict, Decision, Person, Reused, State, StoreError
+from whatelse.tagger import Tagger
+from whatelse.visits import Visit
+
+router = APIRouter(prefix="/api", tags=["visits"])
+Viewer = Annotated[Person, Depends(needs("viewer"))]
+Clinician = Annotated[Person, Depends(needs("clinician"))]
+TOP = 3  # suggestions in a row of the worklist
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.Problem} for status in (401, 403, 404, 413, 422, 429)
+}
+
+
+def service_of(request: Request) -> Service:
+    """The service of this app."""
+    service: Service = request.app.state.service
+    return service
+
+
+Here = Annotated[Service, Depends(service_of)]
+
+
+def _visit(service: Service, key: str) -> Visit:
+    visit = service.worklist.find(key)
+    if visit is None:
+        raise HTTPException(404, "there is no such visit in this worklist")
+    return visit
+
+
+def _condition(tagger: Tagger, name: str) -> str:
+    if name not in tagger.conditions_:
+        raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
+    return name
+
+
+# ---- the worklist
+
+
+@router.get("/visits", responses=REFUSALS)
+async def list_visits(service: Here, _: Viewer, offset: int = 0, limit: int = 50) -> schemas.Rows:
+    """Visits in the order of their file."""
+    wanted = schemas.Search(offset=max(0, offset), limit=min(max(1, limit), 200))
+    return await service.run(_rows, service, wanted)
+
+
+@router.post("/visits/search", responses=REFUSALS)
+async def search_visits(service: Here, _: Viewer, wanted: schemas.Search) -> schemas.Rows:
+    """Visits by words, condition and whether somebody decided on them."""
+    return await service.run(_rows, service, wanted)
+
+
+def _rows(service: Service, wanted: schemas.Search) -> schemas.Rows:
+    tagger, worklist = service.tagger, service.worklist
+    if wanted.condition is not None:
+        _condition(tagger, wanted.condition)
+    decided = service.store.decided() if wanted.status != "all" else set()
+    found = worklist.search(
+        wanted.words,
+        wanted.condition,
+        among=decided if wanted.status == "decided" else None,
+        without=decided if wanted.status == "undecided" else None,
+    )
+    page = found[wanted.offset : wanted.offset + wanted.limit].tolist()
+    states = service.store.states([worklist.visits[i].id for i in page])
+    rows = [_row(service, tagger, i, states.get(worklist.visits[i].id)) for i in page]
+    scores = worklist.scores
+    return schemas.Rows(
+        model=tagger.digest_,
+        total=len(found),
+        offset=wanted.offset,
+        rows=rows,
+        scored=0 if scores is None else scores.done,
+        visits=len(worklist),
+    )
+
+
+def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schemas.Row:
+    visit = service.worklist.visits[i]
+    if state is None:
+        likely = service.worklist.likely(i, tagger)
+        top = [(tagger.conditions_[k], float(likely[k])) for k in (-likely).argsort()[:TOP].tolist()]
+    else:
+        tags = service.answers.view(tagger, visit, state).tags[:TOP]
+        top = [(tag.condition, tag.probability) for tag in tags]
+    return schemas.Row(
+        key=service.worklist.keys[i],
+        id=visit.id,
+        age=visit.age,
+        sex=visit.sex,
+        chief_complaint=visit.chief_complaint,
+        time=visit.time,
+        top=top,
+        confirmed=list(state.confirmed) if state else [],
+        rejected=len(state.rejected) if state else 0,
+    )
+
+
+# ---- one visit
+
+
+@router.get("/visits/{key}", responses=REFUSALS)
+async def read_visit(service: Here, _: Viewer, key: str) -> schemas.VisitView:
+    """The record, what is decided, and the suggestions."""
+    visit = _visit(service, key)
+    view = await service.run(_current, service, visit)
+    return schemas.VisitView(key=key, record=answers.record(visit), **dict(view))
+
+
+@router.get("/visits/{key}/suggestions", responses=REFUSALS)
+async def suggestions(service: Here, _: Viewer, key: str) -> schemas.View:
+    """What is decided, and the suggestions."""
+    return await service.run(_current, service, _visit(service, key))
+
+
+def _current(service: Service, visit: Visit) -> schemas.View:
+    return service.answers.view(service.tagger, visit, service.store.state(visit.id))
+
+
+@router.get("/visits/{key}/findings", responses=REFUSALS)
+async def findings(service: Here, _: Viewer, key: str) -> schemas.Reading:
+    """The findings that matter and where they are in the record."""
+    visit = _visit(service, key)
+
+    def work() -> schemas.Reading:
+        tagger, state = service.tagger, service.store.state(visit.id)
+        return answers.reading(tagger, visit, state, service.answers.view(tagger, visit, state).tags)
+
+    return await service.run(work)
+
+
+@router.get("/visits/{key}/why", responses=REFUSALS)
+async def why(service: Here, _: Viewer, key: str, condition: str) -> schemas.Why:
+    """The findings for and against one condition."""
+    visit, tagger = _visit(service, key), service.tagger
+    name = _condition(tagger, condition)
+    return await service.run(lambda: answers.why(tagger, visit, service.store.state(visit.id), name))
+
+
+@router.get("/visits/{key}/questions", responses=REFUSALS)
+async def questions(service: Here, _: Viewer, key: str, about: str | None = None) -> schemas.Questions:
+    """The findings to ask about next, over all open conditions or about one."""
+    visit, tagger = _visit(service, key), service.tagger
+    name = _condition(tagger, about) if about is not None else None
+
+    def work() -> schemas.Questions:
+        state = service.store.state(visit.id)
+        asked = answers.questions(tagger, visit, state, name)
+        return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked)
+
+    return await service.run(work)
+
+
+@router.get("/visits/{key}/history", responses=REFUSALS)
+async def history(service: Here, _: Viewer, key: str) -> schemas.History:
+    """Who decided what, when, on which model, and what they were shown."""
+    lines = await service.run(service.store.history, _visit(service, key).id)
+    out = [schemas.Line(**{name: getattr(line, name) for name in schemas.Line.model_fields}) for line in lines]
+    return schemas.History(model=service.tagger.digest_, lines=out)
+
+
+# ---- deciding
+
+
+CONFLICT: dict[int | str, dict[str, Any]] = {**REFUSALS, 409: {"model": schemas.Conflict}}
+
+
+@router.post("/visits/{key}/decisions", responses=CONFLICT, response_model=schemas.View)
+async def decide(service: Here, person: Clinician, key: str, wanted: schemas.WantedDecision) -> Any:
+    """Record a decision: durable when this answers. 409 with the visit's state if somebody was faster."""
+    visit, tagger = _visit(service, key), service.tagger
+    about_finding = wanted.verdict in ("present", "absent", "unasked")
+    if about_finding and wanted.subject not in tagger.vocabulary_.index:
+        raise HTTPException(422, "that is not a finding of this model")
+    if not about_finding:
+        _condition(tagger, wanted.subject)
+    digest = wanted.model or tagger.digest_
+    decision = Decision(
+        visit=visit.id,
+        version=wanted.version,
+        kind="finding" if about_finding else "tag",
+        subject=wanted.subject,
+        verdict="open" if wanted.verdict == "unasked" else wanted.verdict,
+        actor=person.name,
+        model=digest,
+        request=wanted.request,
+        shown=_shown(service, digest, visit, wanted.version, wanted.subject),
+    )
+    return await _record(service, visit, decision)
+
+
+@router.post("/visits/{key}/undo", responses=CONFLICT, response_model=schemas.View)
+async def undo(service: Here, person: Clinician, key: str, wanted: schemas.WantedUndo) -> Any:
+    """Take back the newest decision that has not been taken back; the history keeps both."""
+    visit, digest = _visit(service, key), service.tagger.digest_
+    shown = _shown(service, digest, visit, wanted.version, None)
+    decision = Decision(visit.id, wanted.version, "undo", "", "open", person.name, digest, wanted.request, shown)
+    return await _record(service, visit, decision)
+
+
+def _shown(service: Service, digest: str, visit: Visit, version: int, subject: str | None) -> dict[str, Any]:
+    """What was on the screen: the tag's probability and rank, and what was decided by then.
+
+    Answers are remembered when they are given; after a restart or a change of model they may be forgotten, and then
+    the history says so rather than something that was not shown.
+    """
+    view = service.answers.shown(digest, visit.id, version)
+    if view is None:
+        return {"remembered": False}
+    shown: dict[str, Any] = {"confirmed": view.state.confirmed, "rejected": view.state.rejected, "of": len(view.tags)}
+    for tag in view.tags:
+        if tag.condition == subject:
+            shown |= {"probability": tag.probability, "rank": tag.rank}
+    return shown
+
+
+async def _record(service: Service, visit: Visit, decision: Decision) -> Any:
+    tagger = service.tagger
+    try:
+        done = await asyncio.wrap_future(service.store.record(decision))
+    except Conflict as conflict:
+        service.metrics.count("conflicts")
+        view = await service.run(service.answers.view, tagger, visit, conflict.state)
+        last = conflict.latest
+        moved = schemas.Conflict(
+            detail="this visit has moved on; look again",
+            actor=last.actor if last else "",
+            subject=last.subject if last else "",
+            verdict=last.verdict if last else "",
+            **dict(view),
+        )
+        return JSONResponse(moved.model_dump(mode="json"), 409)
+    except Reused as refused:
+        raise HTTPException(422, str(refused)) from None
+    except StoreError:
+        raise HTTPException(503, "the decision could not be stored; nothing was recorded, try again") from None
+    if not done.repeated:
+        service.metrics.count("decisions", verdict=done.entry.verdict)
+    return await service.run(service.answers.view, tagger, visit, done.state)

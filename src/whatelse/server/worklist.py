@@ -1,0 +1,131 @@
+"""Worklist: the visits in memory, found by an opaque key, a search or a filter; scored in the background.
+
+A visit's id may identify somebody, so it is in no URL: the key there is an HMAC of the id with a secret of the
+database, the same at every start. Searching is a scan: 50,000 notes take some 20 ms.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whatelse.tagger import Tagger
+from whatelse.visits import TEXT_FIELDS, Visit
+
+CHUNK = 128  # visits scored at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Probabilities of the first `done` visits by one model: (V, m) float32."""
+
+    tagger: Tagger
+    probabilities: NDArray[np.float32]
+    done: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every visit is scored."""
+        return self.done == len(self.probabilities)
+
+
+class Worklist:
+    """V visits in the order of their file."""
+
+    def __init__(self, visits: Iterable[Visit], secret: bytes) -> None:
+        self.visits = list(visits)
+        self.keys = [visit_key(visit.id, secret) for visit in self.visits]
+        self._by_key = {key: i for i, key in enumerate(self.keys)}
+        self._by_id = {visit.id: i for i, visit in enumerate(self.visits)}
+        self._text = [_searchable(visit) for visit in self.visits]
+        self.scores: Scores | None = None
+        self._stop = threading.Event()
+        self._scorer: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        return len(self.visits)
+
+    def find(self, key: str) -> Visit | None:
+        """The visit with this key."""
+        i = self._by_key.get(key)
+        return None if i is None else self.visits[i]
+
+    def search(
+        self,
+        words: str = "",
+        condition: str | None = None,
+        among: set[str] | None = None,
+        without: set[str] | None = None,
+    ) -> NDArray[np.intp]:
+        """Which visits hold all the words, in file order; with a condition, likeliest first.
+
+        among, without: ids to keep, ids to leave out.
+        """
+        chosen = range(len(self.visits)) if among is None else sorted(self._by_id[i] for i in among if i in self._by_id)
+        needles = words.casefold().split()
+        text, visits = self._text, self.visits
+        rows = [i for i in chosen if all(needle in text[i] for needle in needles)] if needles else list(chosen)
+        if without:
+            rows = [i for i in rows if visits[i].id not in without]
+        found = np.array(rows, dtype=np.intp)
+        scores = self.scores
+        if condition is not None and scores is not None and condition in scores.tagger.conditions_:
+            column = scores.probabilities[found, scores.tagger.conditions_.index(condition)]
+            found = found[np.argsort(-column, kind="stable")]
+        return found
+
+    # ---- scoring
+
+    def score(self, tagger: Tagger) -> None:
+        """Start scoring every visit with a model; one that is under way stops."""
+        self.stop()
+        self._stop = threading.Event()
+        self._scorer = threading.Thread(
+            target=self._score, args=(tagger, self._stop), daemon=True, name="whatelse-scores"
+        )
+        self._scorer.start()
+
+    def stop(self) -> None:
+        """Stop scoring."""
+        if self._scorer is not None:
+            self._stop.set()
+            self._scorer.join()
+            self._scorer = None
+
+    def _score(self, tagger: Tagger, stop: threading.Event) -> None:
+        table = np.zeros((len(self.visits), len(tagger.conditions_)), np.float32)
+        self.scores = Scores(tagger, table, 0)
+        for start in range(0, len(self.visits), CHUNK):
+            if stop.is_set():
+                return
+            end = min(start + CHUNK, len(self.visits))
+            table[start:end] = tagger.suggest_many(self.visits[start:end])
+            self.scores = Scores(tagger, table, end)
+            stop.wait(0.002)  # let those who wait for an answer go first
+
+    def likely(self, i: int, tagger: Tagger) -> NDArray[np.float32]:
+        """(m,) probabilities of visit i with nothing confirmed; computed now if its turn has not come."""
+        scores = self.scores
+        if scores is not None and scores.tagger is tagger and i < scores.done:
+            row: NDArray[np.float32] = scores.probabilities[i]
+        else:
+            row = tagger.suggest_many([self.visits[i]])[0].astype(np.float32)
+        return row
+
+
+def visit_key(visit: str, secret: bytes) -> str:
+    """26 letters and digits that say nothing about the id."""
+    digest = hmac.digest(secret, visit.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return base64.b32encode(digest[:16]).decode().rstrip("=").lower()
+
+
+def _searchable(visit: Visit) -> str:
+    texts = (getattr(visit, field) for field in TEXT_FIELDS)
+    return "\n".join([visit.id, *(text for text in texts if text)]).casefold()
