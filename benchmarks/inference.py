@@ -152,23 +152,27 @@ def batches(rng: np.random.Generator, size: int = 20_000) -> None:
 
 
 def peers(limit: float) -> None:
-    """The network of 23 conditions and 300 findings, with more and more parents a finding, until each gives up."""
+    """The network of 23 conditions and 300 findings, with more and more parents a finding, until each gives up.
+
+    A library less wrong than our default is compared with our answer to rounding.
+    """
     header(
         f"23 conditions, 300 findings, one visit; {limit:.0f} s and 6 GiB each",
-        "parents a finding", "library", "seconds", "times slower than whatelse", "largest error", "build s",
+        "parents a finding", "library", "seconds", "times slower", "largest error", "build s",
     )  # fmt: skip
     standing = list(PEERS)
     for parents in PARENTS:
         model, present = network(parents)
         exact = enumerate_posterior(model, present).marginals
-        seconds = np.inf
+        own = []  # (error, seconds), the most precise first
         for label, tolerance in (("whatelse, to rounding", 1e-15), ("whatelse", 1e-3)):
 
             def ask(x: NDArray[np.int64], model: NoisyOr = model, tolerance: float = tolerance) -> Any:
                 return posterior(model, x, tolerance=tolerance, budget=1_000_000)
 
             (ours,), (seconds,) = timed(ask, [present], repeats=25)
-            row(parents, label, f"{seconds:.2g}", "", f"{np.abs(ours.marginals - exact).max():.1e}", "")
+            own.append((np.abs(ours.marginals - exact).max(), seconds))
+            row(parents, label, f"{seconds:.2g}", "", f"{own[-1][0]:.1e}", "")
         for name in list(standing):
             answer: dict[str, Any] = ask_peer(name, parents, limit)
             if "gave_up" in answer:
@@ -176,8 +180,9 @@ def peers(limit: float) -> None:
                 row(parents, name, answer["gave_up"], "", "", "")
                 continue
             error = np.abs(np.array(answer["marginals"]) - exact).max()
+            fair = own[1][1] if own[1][0] <= error else own[0][1]
             row(
-                parents, name, f"{answer['seconds']:.3g}", f"{answer['seconds'] / seconds:,.0f}", f"{error:.1e}",
+                parents, name, f"{answer['seconds']:.3g}", f"{answer['seconds'] / fair:,.0f}", f"{error:.1e}",
                 f"{answer['build']:.3g}",
             )  # fmt: skip
 

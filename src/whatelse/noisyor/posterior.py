@@ -212,13 +212,14 @@ def _solve(
                 impossible[v] = NO_STATE if left == 0.0 else POSSIBLE
                 log_found = -np.inf
                 break
+            extra, found = read_tree(tree, size, peak, free[own], marginals[v], more, members)
             log_found += peak + np.log(found)
             certain *= found / (found + left)
-            extra = read_tree(tree, size, peak, found, free[own], marginals[v], more, members)
             kept = combine_best(probabilities[v], explanations[v], kept, more, members, extra)
         log_evidence[v] = base + log_found
-        # Each log weight is a sum of numbers of size `scale` per condition on, and of P logarithms of products.
-        rounding = 8.0 * EPSILON * (P + scale * (1 + deepest) + abs(log_found) + np.log(1.0 + states[v]))
+        # Each log weight is a sum of numbers of size `scale` per condition on, and of logarithms of products of P
+        # terms; then the states are added up.
+        rounding = EPSILON * (8.0 * (P + scale * (1 + deepest) + abs(log_found)) + states[v])
         error_bound[v] = min(1.0, (1.0 - certain) * (1.0 + 1e-9) + rounding) if log_found > -np.inf else 1.0
 
 
@@ -234,9 +235,9 @@ def take(table: Floats, rows: Ints, columns: Ints) -> Floats:
 
 @njit(cache=True, nogil=True)
 def read_tree(
-    tree: Tree, size: int, peak: float, found: float, free: Ints, marginals: Floats, more: Floats, members: Bools
-) -> int:
-    """From the states of a search: marginals of its conditions `free`, and its best states (returns how many)."""
+    tree: Tree, size: int, peak: float, free: Ints, marginals: Floats, more: Floats, members: Bools
+) -> tuple[int, float]:
+    """From the states of a search: marginals of its conditions `free`, its best states; returns (how many, mass)."""
     parent, cond, weights, mass = tree[0], tree[1], tree[3], tree[6]
     top, kept = more.size, 0
     best = np.empty(top + 1, np.int64)
@@ -250,17 +251,20 @@ def read_tree(
             best[at] = c
             kept = min(kept + 1, top)
     for r in range(kept):
-        more[r] = mass[best[r]] / found
+        more[r] = mass[best[r]]
+    # A state's mass belongs to each condition on the way to it: hand masses up, last state (and least mass) first.
+    for c in range(size - 1, 0, -1):
+        mass[parent[c]] += mass[c]
+        marginals[free[cond[c]]] += mass[c]
+    found = mass[0]
+    for k in free:
+        marginals[k] = min(marginals[k] / found, 1.0)
+    for r in range(kept):
+        more[r] /= found
         for i in range(members.shape[1]):
             members[r, i] = False
         c = best[r]
         while c > 0:
             members[r, free[cond[c]]] = True
             c = parent[c]
-    # A state's mass belongs to each condition on the way to it: hand masses up, last state first.
-    for c in range(size - 1, 0, -1):
-        mass[parent[c]] += mass[c]
-        marginals[free[cond[c]]] += mass[c]
-    for k in free:
-        marginals[k] = min(marginals[k] / found, 1.0)
-    return kept
+    return kept, found
