@@ -1,0 +1,159 @@
+"""Figures as SVG to be put inside a page: no file, no screen, no state of matplotlib's that outlives a call.
+
+Text stays text, in the page's own font, and lines drawn in INK take the page's text colour, so that a figure is
+readable in light, in dark and in print.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK = "#0a0b0c"  # replaced by the page's own colour
+# Okabe and Ito's colours, told apart by people who see colours differently; markers differ too
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "grid.color": INK,
+    "grid.alpha": 0.12,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+}
+
+
+def scores(rows: list[dict[str, Any]], paper: dict[str, tuple[float, float, float]]) -> str:
+    """Accuracy, top 5 and MRR of every model with intervals; hollow diamonds are the paper's own figures."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 0.36 * len(rows) + 1.1), layout="constrained")
+        panels = figure.subplots(1, 3, sharey=True)
+        for k, (axes, metric, title) in enumerate(
+            zip(panels, ("accuracy", "top5", "mrr"), ("Accuracy", "Top 5", "Mean reciprocal rank"), strict=True)
+        ):
+            for y, row in enumerate(rows):
+                colour = COLOURS[1] if row["model"] == "whatelse" else COLOURS[0]
+                low, high = row[f"{metric}_interval"]
+                axes.plot([low, high], [y, y], color=colour, linewidth=2.2, alpha=0.55, solid_capstyle="round")
+                axes.plot(row[metric], y, "o", color=colour, markersize=6)
+                if row["model"] in paper:
+                    axes.plot(paper[row["model"]][k], y, "D", markerfacecolor="none", color=INK, alpha=0.55)
+            axes.set_title(title)
+            axes.grid(axis="x")
+            axes.tick_params(length=0)
+            axes.spines["left"].set_visible(False)
+        panels[0].set_yticks(range(len(rows)), [row["model"] for row in rows])
+        panels[0].set_ylim(len(rows) - 0.5, -0.5)
+        return _svg(figure, "scores", "Held-out tag: every model with its 95% interval")
+
+
+def course(courses: list[dict[str, Any]]) -> str:
+    """The paper's figure: bound (left) and held-out tag (right) by epoch, one line per weight decay.
+
+    A large dot marks the selected model; dashed: without the supervised term (lambda 0); dotted: random start.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 4.3), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        burn_in = max((c["burn_in"] for c in courses), default=0)
+        for k, run in enumerate(courses):
+            style, colour = _line(run), COLOURS[k % len(COLOURS)]
+            epochs = range(1, len(run["bound"]) + 1)
+            left.plot(epochs, run["bound"], style, color=colour, linewidth=1.5, label=_name(run))
+            looks = [(e, t) for e, t in zip(run["checked"], run["heldout_tag"], strict=True) if t is not None]
+            if looks and run["burn_in"] and len(run["bound"]) >= run["burn_in"]:
+                looks.insert(1, (run["burn_in"], looks[0][1]))  # theta rests, so the model is still the start
+            right.plot(*zip(*looks, strict=True), style, color=colour, linewidth=1.5)
+            if run["selected"]:
+                at = dict(zip(run["checked"], run["heldout_tag"], strict=True))[run["best_epoch"]]
+                right.plot(run["best_epoch"], at, "o", color="#d00000", markersize=12, zorder=5)
+                if run["best_epoch"]:
+                    left.plot(run["best_epoch"], run["bound"][run["best_epoch"] - 1], "o", color="#d00000",
+                              markersize=12, zorder=5)  # fmt: skip
+        _clip_early(left, courses)
+        for axes, title in ((left, "Variational bound, per visit"), (right, "Held-out tag, accuracy on test visits")):
+            axes.set_title(title)
+            axes.set_xlabel("epoch")
+            axes.grid()
+            if burn_in:
+                axes.axvspan(0, burn_in, color=INK, alpha=0.06, linewidth=0)
+        figure.legend(loc="outside lower center", ncols=3)
+        return _svg(figure, "course", "The course of optimisation")
+
+
+def reliability(curves: list[dict[str, Any]]) -> str:
+    """Observed share against predicted probability; on the diagonal, probabilities mean what they say."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.2, 4.6), layout="constrained")
+        axes = figure.subplots()
+        floor = 1e-3
+        axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.8, alpha=0.5)
+        for k, curve in enumerate(curves):
+            points = [
+                (p, o) for p, o in zip(curve["predicted"], curve["observed"], strict=True) if p >= floor and o >= floor
+            ]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker=MARKERS[k % len(MARKERS)], markersize=4.5, linewidth=1.2,
+                          color=COLOURS[k % len(COLOURS)], label=curve["model"])  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(floor, 1)
+        axes.set_ylim(floor, 1)
+        axes.set_xlabel("predicted probability")
+        axes.set_ylabel("share that had the condition")
+        axes.grid()
+        axes.legend(loc="upper left", fontsize=9)
+        return _svg(figure, "reliability", "Reliability of the probabilities")
+
+
+def _line(run: dict[str, Any]) -> str:
+    return ":" if run["start"] == "random" else "--" if not run["supervised"] else "-"
+
+
+def _name(run: dict[str, Any]) -> str:
+    if run["start"] == "random":
+        return "random initialisation"
+    name = f"L2 {run['l2']:g}" if run["supervised"] else "λ 0: likelihood alone"
+    return name + (" (selected)" if run["selected"] else "")
+
+
+def _clip_early(axes: Axes, courses: list[dict[str, Any]]) -> None:
+    """The first epochs, before the recognition model has learned the priors, would flatten all the rest."""
+    later = [value for run in courses for value in run["bound"][len(run["bound"]) // 10 :] if math.isfinite(value)]
+    if later:
+        margin = 0.05 * (max(later) - min(later)) or 1.0
+        axes.set_ylim(min(later) - margin, max(later) + margin)
+
+
+def _svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as an <svg> element whose ids begin with its name, so that several fit in one page."""
+    stream = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):  # the same figure gives the same bytes
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r'\b(id="|url\(#|xlink:href="#)', rf"\g<1>{name}-", svg)
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    opening = rf'<svg \1 {spaces} role="img" aria-label="{title}">'
+    svg = re.sub(r'<svg[^>]*?(viewBox="[^"]*")[^>]*>', opening, svg, count=1)
+    return re.sub(r"font: ([\d.]+)px [^;\"]*", r"font: \1px system-ui, sans-serif", svg)
