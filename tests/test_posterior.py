@@ -259,6 +259,7 @@ def test_an_impossible_visit_is_said_to_be_so(model, question, finding):
         assert answer.impossible == finding
         assert answer.log_evidence == -np.inf and answer.error_bound == 1.0 and not answer.certified
         assert np.isfinite(answer.marginals).all()
+        assert not answer.probabilities.any() and not answer.explanations.any()
 
 
 def test_it_says_when_the_budget_is_spent(rng):

@@ -137,6 +137,8 @@ def finish(model: NoisyOr, query: Query, out: Posterior, tolerance: float) -> Po
         out.marginals[lost] = np.where(status == CONFIRMED, 1.0, np.where(status == REJECTED, 0.0, model.prior))
         out.error_bound[lost] = 1.0
         out.certified[lost] = False
+        out.probabilities[lost] = 0.0
+        out.explanations[lost] = False
     if not query.single:
         return out
     return Posterior(**{name: value[0, ...] for name, value in vars(out).items()})
