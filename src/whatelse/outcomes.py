@@ -9,9 +9,20 @@ from typing import Any
 import numpy as np
 
 from whatelse.cohort import Cohort
-from whatelse.evaluate import METRICS, Recovery, calibration, paired_test
+from whatelse.errors import CohortError
+from whatelse.evaluate import (
+    METRICS,
+    Recovery,
+    calibration,
+    heldout_anchor_draws,
+    heldout_anchor_scores,
+    heldout_tag_draws,
+    heldout_tag_scores,
+    paired_test,
+)
 from whatelse.learning import Learned
 from whatelse.noisyor.posterior import posterior
+from whatelse.tagger import Tagger
 
 CALIBRATED = 2000  # visits whose probabilities are compared with the truth
 TERMS = 8
@@ -112,4 +123,24 @@ def calibrations(
         found = posterior(learned.model, X, evidence=evidence, tolerance=1e-2, top=0)
         curve = asdict(calibration(found.marginals, cohort.Y[rows]))
         out.append({"model": name, "visits": len(rows), "certified": float(found.certified.mean()), **curve})
+    return out
+
+
+def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) -> dict[str, Any]:
+    """All that can be said about a learned model on a cohort: held-out tag and calibration need labels, held-out
+    anchor does not. Costs a posterior for each hidden anchor and for 2,000 visits."""
+    if tagger.vocabulary_.names != cohort.vocabulary.names:
+        raise CohortError("the cohort has other findings than the model: build it with 'whatelse build --like COHORT'")
+    out: dict[str, Any] = {"visits": len(cohort), "conditions": list(tagger.conditions_), "heldout_tag": None}
+    evidence = tagger.evidence_
+    if cohort.Y is not None and (cohort.Y.sum(1) >= 2).any():
+        hidden = heldout_tag_draws(cohort.Y, seed=seed, draws=draws)
+        out["heldout_tag"] = heldout_tag_scores(tagger.heldout_tag, cohort.X, cohort.Y, hidden, seed=seed).to_json()
+    anchors = heldout_anchor_draws(cohort.A, seed=seed, draws=draws)
+    out["heldout_anchor"] = heldout_anchor_scores(
+        tagger.model_, cohort.X, cohort.anchor_columns, anchors, evidence=evidence, seed=seed
+    ).to_json()
+    learned = Learned(tagger.model_, evidence)
+    curves = calibrations({"model": learned}, cohort, seed)
+    out["calibration"] = {k: v for k, v in curves[0].items() if k != "model"} if curves else None
     return out

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import records, serve
+from whatelse.cli import demo, learn, records, serve
 from whatelse.errors import WhatelseError
 
 
@@ -55,4 +55,6 @@ def main(
 
 
 records.register(app)
+learn.register(app)
+demo.register(app)
 serve.register(app)

@@ -1,0 +1,126 @@
+"""What the commands about models print: tables for people. Programs take `--json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from whatelse.cli.printing import _console
+from whatelse.visits import TEXT_FIELDS, Visit
+
+if TYPE_CHECKING:
+    from whatelse.tagger import Tagger
+
+METRICS = ("accuracy", "top5", "mrr")
+
+
+def print_results(results: dict[str, Any]) -> None:
+    """The rows of `reproduce`, as the report's table has them."""
+    from whatelse.report.tables import PAPER, ordered
+
+    data = results["data"]["test"]
+    table = Table(title=f"held-out tag, {data['used']:,} visits with two or more conditions", title_justify="left")
+    table.add_column("model", no_wrap=True)
+    for title in ("accuracy", "top 5", "MRR", "learning", "paper's own"):
+        table.add_column(title, justify="right", style="dim" if title == "paper's own" else "")
+    for row in ordered(results["rows"]):
+        paper = PAPER.get(row["model"])
+        reference = " / ".join(f"{value:.2f}" for value in paper) if paper else ""
+        scores = [_interval(row, metric) for metric in METRICS]
+        style = "bold" if row["model"] == "whatelse" else ""
+        table.add_row(row["model"], *scores, f"{row['seconds']:.1f} s", reference, style=style)
+    _console().print(table)
+    for entry in results["left_out"]:
+        typer.echo(f"not in the table: {entry['model']}: {entry['why']}")
+
+
+def print_measured(measured: dict[str, Any]) -> None:
+    """What `evaluate` found."""
+    table = Table("", "accuracy", "top 5", "MRR", "visits", title_justify="left")
+    for key, title in (("heldout_tag", "held-out tag"), ("heldout_anchor", "held-out anchor")):
+        if measured[key] is not None:
+            scores = [_interval(measured[key], metric) for metric in METRICS]
+            table.add_row(title, *scores, f"{measured[key]['visits']:,}")
+    console = _console()
+    console.print(table)
+    if measured["calibration"] is not None:
+        found = measured["calibration"]
+        typer.echo(f"calibration error {found['ece']:.4f}, Brier score {found['brier']:.4f}")
+    if measured["heldout_tag"] is None:
+        typer.echo("no visit is labelled with two or more conditions: held-out tag needs such labels")
+        return
+    own = Table("condition hidden", "times", "accuracy", "top 5", "MRR")
+    for condition, entry in zip(measured["conditions"], measured["heldout_tag"]["by_condition"], strict=True):
+        scores = ["" if entry[metric] is None else f"{entry[metric]:.2f}" for metric in METRICS]
+        own.add_row(condition, f"{entry['times_hidden']:,}", *scores)
+    console.print(own)
+
+
+def answer(
+    tagger: Tagger, visit: Visit, confirmed: list[str], rejected: list[str], top: int, reasons: int
+) -> dict[str, Any]:
+    """The suggestions for a visit with the reasons of the first `top`, as JSON values."""
+    found = tagger.suggest(visit, confirmed, rejected)
+    tags = []
+    for tag in found.tags[:top]:
+        because = tagger.why(visit, tag.condition, confirmed, rejected, most=reasons)
+        tags.append(
+            {
+                "condition": tag.condition,
+                "probability": tag.probability,
+                "error_bound": tag.error_bound,
+                "baseline": tag.baseline,
+                "reasons": [
+                    {"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in because.reasons
+                ],
+            }
+        )
+    return {
+        "visit": visit.id,
+        "confirmed": confirmed,
+        "rejected": rejected,
+        "certified": found.certified,
+        "error_bound": found.error_bound,
+        "model": found.digest,
+        "tags": tags,
+    }
+
+
+def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
+    """One visit: who came with what, then what else."""
+    console = _console()
+    who = ", ".join(part for part in (f"{visit.age:.0f}" if visit.age is not None else "", visit.sex or "") if part)
+    complaint = visit.chief_complaint or ""
+    console.print(Text.assemble(("visit ", "dim"), (visit.id, "bold"), f"  {who}  {complaint}"))
+    if note:
+        for field in TEXT_FIELDS[1:]:
+            if text := getattr(visit, field):
+                console.print(Text(text if len(text) < 400 else text[:400] + " …", style="dim"))
+    decided = [f"confirmed: {c}" for c in said["confirmed"]] + [f"rejected: {c}" for c in said["rejected"]]
+    table = Table(title="; ".join(decided) or None, title_justify="left")
+    table.add_column("what else?", no_wrap=True)
+    table.add_column("probability", justify="right")
+    table.add_column("usually", justify="right", style="dim")
+    table.add_column("because")
+    for tag in said["tags"]:
+        reasons = ", ".join(_reason(r) for r in tag["reasons"])
+        table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
+    console.print(table)
+    if said["certified"]:
+        console.print(f"every probability is within {said['error_bound']:.1g} of the model's exact answer", style="dim")
+    else:
+        console.print(f"not certified: probabilities may be off by up to {said['error_bound']:.2g}", style="yellow")
+
+
+def _reason(reason: dict[str, Any]) -> str:
+    name = escape(reason["finding"])
+    return f"{'' if reason['present'] else 'no '}{name} ({reason['log_odds']:+.1f})"
+
+
+def _interval(entry: dict[str, Any], metric: str) -> str:
+    low, high = entry[f"{metric}_interval"]
+    return f"{entry[metric]:.3f} [dim]({low:.3f}-{high:.3f})[/dim]"

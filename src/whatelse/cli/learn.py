@@ -1,0 +1,230 @@
+"""From cohorts to models and answers: `fit`, `evaluate`, `tag`, `reproduce`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from whatelse.cli.answers import answer, print_answer, print_measured, print_results
+from whatelse.cli.bar import progress_bar
+from whatelse.cli.printing import print_note
+from whatelse.errors import CohortError, InputError
+
+if TYPE_CHECKING:
+    from whatelse.cohort import Cohort
+    from whatelse.noise import NoiseRates
+
+FEW = 10  # visits shown by `tag` unless told
+
+
+class Protocol(StrEnum):
+    """Which visits of the training cohort are learned from."""
+
+    all_visits = "all-visits"
+    paper = "paper"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(fit)
+    app.command()(evaluate)
+    app.command()(tag)
+    app.command()(reproduce)
+
+
+def fit(
+    cohort: Path = typer.Argument(..., help="A cohort folder."),
+    out: Path = typer.Option(..., "--out", help="The model file to write."),
+    learner: str | None = typer.Option(None, "--learner", help="moments, naive, oracle, nvil … [the default learner]"),
+    rates: Path | None = typer.Option(None, "--rates", help="JSON: the anchors' noise rates, condition by condition."),
+    labels: Path | None = typer.Option(
+        None, "--labels", help="CSV or Parquet: labels of a few hundred visits, to estimate the noise rates from."
+    ),
+    seed: int = typer.Option(0, "--seed", min=0, help="Of whatever the learner draws at random."),
+    setting: list[str] | None = typer.Option(
+        None, "--setting", help="An option of the learner as name=value, e.g. epochs=50; may be repeated."
+    ),
+) -> None:
+    """Learn a model of all conditions from a cohort's anchors."""
+    from whatelse import learning
+    from whatelse.cohort import Cohort
+    from whatelse.tagger import Tagger
+
+    opened = Cohort.open(cohort)
+    given = _rates(opened, rates, labels)
+    tagger = Tagger(learner or learning.DEFAULT, settings=_settings(setting or []), seed=seed)
+    began = time.perf_counter()
+    with progress_bar() as told:
+        tagger.fit(opened, rates=given, progress=told)
+    seconds = time.perf_counter() - began
+    digest = tagger.save(out)
+    for condition in tagger.rates_.uninformative:
+        print_note(f"the anchor of {condition} says nothing: it fires no more often with the condition than without")
+    typer.echo(
+        f"learned {len(tagger.conditions_)} conditions x {len(tagger.vocabulary_.names):,} findings from "
+        f"{len(opened):,} visits in {seconds:.1f} s ({tagger.learner}, "
+        f"{'converged' if tagger.converged_ else 'NOT converged'})"
+    )
+    typer.echo(f"saved as {out}, {digest[:12]}")
+    typer.echo(f"next: whatelse evaluate {shlex.quote(str(out))} TEST-COHORT, or")
+    typer.echo(f"      whatelse tag {shlex.quote(str(out))} VISITS --confirmed {tagger.conditions_[0]}")
+
+
+def evaluate(
+    model: Path = typer.Argument(..., help="A model file."),
+    cohort: Path = typer.Argument(..., help="A cohort folder with the model's findings ('build --like')."),
+    draws: int = typer.Option(3, "--draws", min=1, help="Draws of the hidden tag."),
+    seed: int = typer.Option(0, "--seed", min=0, help="Of the draws and the intervals."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+) -> None:
+    """Held-out tag, held-out anchor and calibration of a model, with intervals, and by condition."""
+    from whatelse.cohort import Cohort
+    from whatelse.outcomes import measure
+    from whatelse.tagger import Tagger
+
+    measured = measure(Tagger.load(model), Cohort.open(cohort), draws=draws, seed=seed)
+    if as_json:
+        typer.echo(json.dumps({"model": str(model), "cohort": str(cohort)} | measured, indent=1, allow_nan=False))
+        return
+    print_measured(measured)
+
+
+def tag(
+    model: Path = typer.Argument(..., help="A model file."),
+    visits: Path = typer.Argument(..., help="Visit records: CSV, JSON Lines or Parquet."),
+    confirmed: list[str] | None = typer.Option(None, "--confirmed", help="A condition known to be true; repeat."),
+    rejected: list[str] | None = typer.Option(None, "--rejected", help="A condition known to be false; repeat."),
+    visit: list[str] | None = typer.Option(None, "--visit", help="Only the visit with this id; may be repeated."),
+    limit: int | None = typer.Option(None, "--limit", min=1, help=f"At most so many visits. [{FEW}; JSON: all]"),
+    top: int = typer.Option(5, "--top", min=1, help="Tags to show for each visit."),
+    reasons: int = typer.Option(4, "--reasons", min=0, help="Reasons to give for each tag."),
+    columns: Path | None = typer.Option(None, "--columns", help="YAML file, which column is which field."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object a visit, one a line."),
+) -> None:
+    """What else might these patients have, given what is confirmed and rejected?"""
+    from whatelse.sources import read_visits
+    from whatelse.tagger import Tagger
+
+    tagger = Tagger.load(model)
+    wanted = set(visit or ())
+    found = (record for record in read_visits(visits, columns=columns) if not wanted or record.id in wanted)
+    most = limit or (None if as_json or wanted else FEW)
+    shown = 0
+    for record in islice(found, most):
+        said = answer(tagger, record, confirmed or [], rejected or [], top, reasons)
+        shown += 1
+        if as_json:
+            typer.echo(json.dumps(said, allow_nan=False))
+        else:
+            print_answer(record, said, note=False)
+    if wanted and shown < len(wanted) and limit is None:
+        raise InputError(f"{len(wanted) - shown} of the visits asked for are not in this file", file=visits)
+    if most and limit is None and shown == most and next(found, None) is not None:
+        print_note(f"there are more visits than the {most} shown: see more with --limit, or all with --json")
+
+
+def reproduce(
+    train: Path = typer.Option(..., "--train", help="Cohort folder to learn from."),
+    test: Path = typer.Option(..., "--test", help="Cohort folder to test on, built with '--like' the other."),
+    out: Path = typer.Option(..., "--out", help="Folder for index.html and results.json."),
+    protocol: Protocol = typer.Option(
+        Protocol.all_visits, "--protocol", help="Learn from all visits, or (paper) from multi-condition visits only."
+    ),
+    few_labels: int | None = typer.Option(
+        None, "--few-labels", min=1, help="Estimate noise rates from so many labelled visits instead of all."
+    ),
+    seed: int = typer.Option(0, "--seed", min=0, help="Of everything random."),
+    draws: int = typer.Option(3, "--draws", min=1, help="Draws of the hidden tag."),
+    without: list[str] | None = typer.Option(None, "--without", help="A row to leave out, or nvil; may be repeated."),
+    epochs: int = typer.Option(200, "--epochs", min=0, help="NVIL: epochs, burn-in included."),
+    burn_in: int = typer.Option(50, "--burn-in", min=0, help="NVIL: epochs with theta held fixed."),
+    l2: list[float] = typer.Option([0.0, 0.1, 0.01, 0.001], "--l2", help="NVIL: a weight decay to try; repeat."),
+    supervised: float = typer.Option(1.0, "--lambda", min=0, help="NVIL: weight of the supervised term."),
+    learning_rate: float = typer.Option(1e-4, "--learning-rate", min=0, help="NVIL: learning rate of phi."),
+    minibatch: int = typer.Option(20, "--minibatch", min=1, help="NVIL: visits in a step."),
+    every: int = typer.Option(5, "--every", min=1, help="NVIL: epochs between two looks at held-out anchors."),
+) -> None:
+    """The paper's results table, figure and word list from two cohorts: one page, and results.json.
+
+    NVIL courses are kept in OUT/courses: stopped and started again, they go on where they were.
+    """
+    from whatelse.cohort import Cohort
+    from whatelse.noisyor._nvil_settings import NvilSettings
+    from whatelse.report import write_report
+    from whatelse.reproduce import Plan
+    from whatelse.reproduce import reproduce as run
+
+    nvil = NvilSettings(
+        epochs=epochs, burn_in=burn_in, supervised=supervised, learning_rate=learning_rate, minibatch=minibatch
+    )
+    plan = Plan(
+        protocol=protocol.value,
+        few_labels=few_labels,
+        seed=seed,
+        draws=draws,
+        without=tuple(without or ()),
+        nvil=nvil,
+        l2=l2,
+        every=every,
+        checkpoint=out / "courses",
+    )
+    with progress_bar() as told:
+        results = run(Cohort.open(train), Cohort.open(test), plan, told)
+    page = write_report(results, out, "whatelse " + shlex.join(sys.argv[1:]))
+    print_results(results)
+    typer.echo(f"{results['seconds']:.0f} s; the page is {page}, the numbers are {out / 'results.json'}")
+
+
+# ---- reading
+
+
+def _rates(cohort: Cohort, rates: Path | None, labels: Path | None) -> NoiseRates | None:
+    """Noise rates as given, or estimated from a few labels; None to count them in the cohort's own labels."""
+    from whatelse.labelled import rates_from_labels
+    from whatelse.noise import NoiseRates
+
+    if rates is not None and labels is not None:
+        raise InputError("--rates and --labels both say how noisy the anchors are: give one of them")
+    if rates is not None:
+        try:
+            given = NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            raise InputError("is not JSON", file=rates) from None
+        if missing := sorted(set(cohort.conditions) - set(given.conditions)):
+            raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
+        if set(given.conditions) - set(cohort.conditions) or given.conditions != cohort.conditions:
+            own = given.to_json()
+            given = NoiseRates.from_json({c: own[c] for c in cohort.conditions})
+        return given
+    if labels is not None:
+        found, count = rates_from_labels(labels, cohort)
+        typer.echo(f"noise rates from {count:,} labelled visits and the anchors of {len(cohort):,}")
+        return found
+    if cohort.Y is None or not cohort.labelled.all():
+        raise CohortError(
+            "how noisy the anchors are is not known, and the cohort has no labels to count it in: give --rates FILE, "
+            "or label some 200 visits at random and give them with --labels FILE"
+        )
+    return None
+
+
+def _settings(settings: list[str]) -> dict[str, Any] | None:
+    """name=value pairs; a value is read as JSON where it is JSON, else it is text."""
+    out: dict[str, Any] = {}
+    for pair in settings:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--setting {pair}: needs name=value")
+        try:
+            out[name] = json.loads(value)
+        except json.JSONDecodeError:
+            out[name] = value
+    return out or None

@@ -1,0 +1,78 @@
+"""Visits that show what a joint model does: what confirming one tag does to the others.
+
+They are looked for among visits whose truth is known, so they are illustrations, not a measure of anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.posterior import posterior
+from whatelse.tagger import Tagger
+
+
+LEAST = 0.01  # a change of probability worth showing
+
+
+@dataclass(frozen=True)
+class Example:
+    """Confirming `confirmed` in a visit moves `other` from `before` to `after`; `true`: the visit has `other`."""
+
+    visit: str
+    confirmed: str
+    other: str
+    before: float
+    after: float
+    true: bool
+
+
+def find_examples(
+    tagger: Tagger, cohort: Cohort, wanted: tuple[str, str] = ("fall", "intracranial hemorrhage"), most: int = 600
+) -> list[Example]:
+    """Up to three visits, all different:
+
+    1. confirming wanted[0], which is true, lifts wanted[1]
+    2. the largest lift of a true condition by another
+    3. the largest fall of a condition that the visit does not have: it is explained away
+
+    The first is looked for in `most` visits that have wanted[0], the others in `most` with two or more true
+    conditions. Costs one posterior for each true condition of these visits.
+    """
+    if cohort.Y is None:
+        raise CohortError("examples are chosen by the truth, and this cohort has no labels")
+    names = list(cohort.conditions)
+    several = np.flatnonzero(cohort.Y.sum(1) >= 2)[:most]
+    known = set(wanted) <= set(names)
+    having = np.flatnonzero(cohort.Y[:, names.index(wanted[0])])[:most] if known else several[:0]
+    rows = np.union1d(several, having)
+    which, given = np.nonzero(cohort.Y[rows])  # one question for each true condition of each visit
+    confirmed = np.zeros((len(which), len(names)), bool)
+    confirmed[np.arange(len(which)), given] = True
+    X = cohort.X[rows]
+    before = _probabilities(tagger, X)[which]
+    after = _probabilities(tagger, X[which], confirmed)
+
+    lift = np.where(confirmed, 0.0, after - before)
+    truth, ids = cohort.Y[rows][which], cohort.ids[rows][which]
+    pair = np.zeros_like(confirmed)
+    if known:
+        pair[given == names.index(wanted[0]), names.index(wanted[1])] = True
+    found: list[Example] = []
+    for choose in (np.where(pair, lift, 0.0), np.where(truth, lift, 0.0), np.where(truth, 0.0, -lift)):
+        fresh = choose * ~np.isin(ids, [example.visit for example in found])[:, None]
+        if fresh.size and fresh.max() >= LEAST:
+            k, i = np.unravel_index(np.argmax(fresh), fresh.shape)
+            moved = float(before[k, i]), float(after[k, i])
+            found.append(Example(str(ids[k]), names[given[k]], names[i], *moved, bool(truth[k, i])))
+    return found
+
+
+def _probabilities(tagger: Tagger, X: csr_matrix, confirmed: Bools | None = None) -> Floats:
+    evidence = None if tagger.evidence_ is None else tagger.evidence_(X)
+    return posterior(tagger.model_, X, confirmed=confirmed, evidence=evidence, tolerance=1e-2, top=0).marginals
