@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 
 from whatelse.server import schemas as s
-from whatelse.server.findings import Located, denials, in_words, locate, title, titles
+from whatelse.server.findings import Located, denials, in_words, locate, telling, title, titles
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
@@ -18,6 +18,7 @@ from whatelse.visits import Code, Visit
 REMEMBERED = 20_000
 READ_TAGS = 5  # open tags whose findings are marked in the note
 WORTH_A_MARK = 0.3  # log odds
+MARKS_PER_TAG = 6
 ASKED = 5
 
 
@@ -109,7 +110,7 @@ def why(tagger: Tagger, visit: Visit, state: State, condition: str) -> s.Why:
     reasons = [
         s.Reason(
             finding=reason.finding,
-            text=in_words(reason.finding, tagger),
+            text=_own_words(reason.finding, visit, places) or in_words(reason.finding, tagger),
             log_odds=reason.log_odds,
             present=reason.present,
             denied=not reason.present and (f"neg:{reason.finding}" in places or reason.finding in answered),
@@ -140,11 +141,16 @@ def reading(tagger: Tagger, visit: Visit, state: State, tags: list[s.Tag]) -> s.
         for condition in conditions:
             given = _without(known, condition)
             because = tagger.why(visit, condition, given.confirmed, given.rejected, given.present, given.absent)
-            strong = [r.finding for r in because.reasons if r.present and r.log_odds >= WORTH_A_MARK]
+            strong = [
+                r.finding
+                for r in because.reasons
+                if r.present and r.log_odds >= WORTH_A_MARK and telling(r.finding, tagger)
+            ][:MARKS_PER_TAG]
             for finding in strong:
                 speaks.setdefault(finding, ([], []))[group].append(condition)
             if group == 0:
-                explains[condition] = [in_words(f, tagger) for f in strong[:4]]
+                shown = [f for f in strong if not f.startswith(("neg:", "age:", "sex:"))]
+                explains[condition] = [in_words(f, tagger) for f in shown[:3]]
     for finding in denied_words(denials(tagger, places, known.absent), first):
         speaks.setdefault(f"neg:{finding}", ([], []))
     marks = [_mark(place, f, tagger, *both) for f, both in speaks.items() for place in places.get(f, ())]
@@ -221,6 +227,15 @@ def _without(state: State, condition: str) -> State:
         state.present,
         state.absent,
     )
+
+
+def _own_words(finding: str, visit: Visit, places: dict[str, list[Located]]) -> str | None:
+    """What the note says where a finding is a pattern of digits ("##:##"); None for others."""
+    for place in places.get(finding, ()) if "#" in finding else ():
+        if place.start is not None:
+            note: str = getattr(visit, place.field)
+            return note[place.start : place.end]
+    return None
 
 
 def _places(finding: str, places: dict[str, list[Located]]) -> list[Located]:

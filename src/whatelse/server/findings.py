@@ -10,6 +10,7 @@ from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
 
 _SAYS = {"hx": "takes {}", "rx": "given {}", "age": "age {}", "rfv": "reason for visit: {}", "sex": "sex {}"}
+COMMON = 0.15  # of visits
 SAID_AGAINST = 0.25  # log odds that explicit denials must bring to count as evidence against a tag
 
 
@@ -35,6 +36,13 @@ def title(condition: str, tagger: Tagger) -> str:
 def titles(tagger: Tagger) -> dict[str, str]:
     """All of them."""
     return {c.name: c.title for c in tagger.vocabulary_.anchors.conditions}
+
+
+def telling(name: str, tagger: Tagger) -> bool:
+    """Whether a finding is worth pointing at: not a number, and not a word that notes have all the time."""
+    vocabulary = tagger.vocabulary_
+    common = vocabulary.counts[vocabulary.index[name]] > COMMON * max(1, vocabulary.visits)
+    return name.startswith("anchor:") or not (common or "#" in name or len(name.rpartition(":")[2]) < 2)
 
 
 @dataclass(frozen=True, slots=True)
