@@ -16,7 +16,6 @@ from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.posterior import posterior
 from whatelse.tagger import Tagger
 
-
 LEAST = 0.01  # a change of probability worth showing
 
 
@@ -41,8 +40,9 @@ def find_examples(
     2. the largest lift of a true condition by another
     3. the largest fall of a condition that the visit does not have: it is explained away
 
-    The first is looked for in `most` visits that have wanted[0], the others in `most` with two or more true
-    conditions. Costs one posterior for each true condition of these visits.
+    Where a model cannot do one of these (with independent priors, confirming can only lift by taking away a rival),
+    the next largest of the others stands in. The first is looked for in `most` visits that have wanted[0], the others
+    in `most` with two or more true conditions. Costs one posterior for each true condition of these visits.
     """
     if cohort.Y is None:
         raise CohortError("examples are chosen by the truth, and this cohort has no labels")
@@ -64,9 +64,10 @@ def find_examples(
     if known:
         pair[given == names.index(wanted[0]), names.index(wanted[1])] = True
     found: list[Example] = []
-    for choose in (np.where(pair, lift, 0.0), np.where(truth, lift, 0.0), np.where(truth, 0.0, -lift)):
+    asked, lifted, fallen = np.where(pair, lift, 0.0), np.where(truth, lift, 0.0), np.where(truth, 0.0, -lift)
+    for choose in (asked, lifted, fallen, lifted, fallen):
         fresh = choose * ~np.isin(ids, [example.visit for example in found])[:, None]
-        if fresh.size and fresh.max() >= LEAST:
+        if len(found) < 3 and fresh.size and fresh.max() >= LEAST:
             k, i = np.unravel_index(np.argmax(fresh), fresh.shape)
             moved = float(before[k, i]), float(after[k, i])
             found.append(Example(str(ids[k]), names[given[k]], names[i], *moved, bool(truth[k, i])))

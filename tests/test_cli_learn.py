@@ -1,0 +1,140 @@
+"""fit, evaluate, tag, reproduce and demo, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from small_department import cohort, visits
+from whatelse.cli import app
+from whatelse.cohort import Cohort
+from whatelse.noise import NoiseRates
+from whatelse.sources.write import write_visits
+from whatelse.tagger import Tagger
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cohorts `train`, `test` and `bare` (no labels), records, and a model."""
+    here = tmp_path_factory.mktemp("learn")
+    cohort().save(here / "train")
+    cohort("test").save(here / "test")
+    whole = cohort()
+    Cohort(whole.X, whole.vocabulary, whole.ids).save(here / "bare")
+    write_visits(iter(visits("test")[:40]), here / "visits.jsonl")
+    run("fit", here / "train", "--learner", "naive", "--out", here / "model")
+    return here
+
+
+def test_fit_says_what_was_learned_and_what_is_next(folder: Path) -> None:
+    out = run("fit", folder / "train", "--learner", "moments", "--setting", "shrink=0.5", "--out", folder / "m")
+    assert "learned 23 conditions x" in out and "2,500 visits" in out and "moments, converged" in out
+    assert f"next: whatelse evaluate {folder / 'm'}" in out
+    assert Tagger.load(folder / "m").settings == {"shrink": 0.5}
+
+
+def test_fit_by_default_and_what_it_refuses(folder: Path) -> None:
+    run("fit", folder / "train", "--out", folder / "d")
+    assert "there is no learner 'magic'" in run(
+        "fit", folder / "train", "--learner", "magic", "--out", folder / "x", code=2
+    )
+    assert "needs name=value" in run("fit", folder / "train", "--setting", "shrink", "--out", folder / "x", code=2)
+    assert "label some 200 visits" in run("fit", folder / "bare", "--out", folder / "x", code=2)
+    assert not (folder / "x").exists()
+
+
+def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:
+    whole = cohort()
+    assert whole.Y is not None
+    rates = NoiseRates.from_labels(whole.A, whole.Y, whole.conditions).to_json()
+    backwards = {name: rates[name] for name in reversed(whole.conditions)}  # order does not matter
+    (tmp_path / "rates.json").write_text(json.dumps(backwards), encoding="utf-8")
+    naive = ("--learner", "naive", "--out", tmp_path / "m")
+    run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive)
+    assert (Tagger.load(tmp_path / "m").model_.fail == Tagger.load(folder / "model").model_.fail).all()
+    lines = ["id," + ",".join(whole.conditions)]
+    lines += [f"{whole.ids[k]}," + ",".join(str(int(v)) for v in whole.Y[k]) for k in range(400)]
+    (tmp_path / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert "noise rates from 400 labelled visits" in run(
+        "fit", folder / "bare", "--labels", tmp_path / "labels.csv", *naive
+    )
+    both = ("--rates", tmp_path / "rates.json", "--labels", tmp_path / "labels.csv")
+    assert "give one of them" in run("fit", folder / "bare", *both, *naive, code=2)
+    del backwards["fall"]
+    (tmp_path / "rates.json").write_text(json.dumps(backwards), encoding="utf-8")
+    assert "has no rates of fall" in run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive, code=2)
+    (tmp_path / "rates.json").write_text("{", encoding="utf-8")
+    assert "is not JSON" in run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive, code=2)
+
+
+def test_evaluate(folder: Path) -> None:
+    out = run("evaluate", folder / "model", folder / "test", "--draws", 1)
+    assert "held-out tag" in out and "held-out anchor" in out and "calibration error" in out and "pneumonia" in out
+    said = json.loads(run("evaluate", folder / "model", folder / "test", "--draws", 1, "--json"))
+    assert said["heldout_tag"]["accuracy_interval"][0] < said["heldout_tag"]["accuracy"]
+    assert len(said["heldout_tag"]["by_condition"]) == len(said["conditions"]) == 23
+    assert "held-out tag needs such labels" in run("evaluate", folder / "model", folder / "bare", "--draws", 1)
+    assert "not a model file" in run("evaluate", folder / "visits.jsonl", folder / "test", code=2).lower()
+
+
+def test_tag(folder: Path) -> None:
+    out = run("tag", folder / "model", folder / "visits.jsonl", "--confirmed", "uti", "--rejected", "pneumonia")
+    assert out.count("what else?") == 10 and "confirmed: uti; rejected: pneumonia" in out and "more visits" in out
+    lines = run(
+        "tag", folder / "model", folder / "visits.jsonl", "--confirmed", "uti", "--json", "--top", 3
+    ).splitlines()
+    assert len(lines) == 40
+    said = json.loads(lines[0])
+    assert said["visit"] == visits("test")[0].id and len(said["tags"]) == 3 and said["certified"]
+    tagger = Tagger.load(folder / "model")
+    best = tagger.suggest(visits("test")[0], ["uti"]).tags[0]
+    assert said["tags"][0]["condition"] == best.condition
+    assert said["tags"][0]["probability"] == pytest.approx(best.probability, abs=2e-3)
+
+
+def test_tag_one_visit_or_refuse(folder: Path) -> None:
+    wanted = visits("test")[30].id
+    assert wanted in run("tag", folder / "model", folder / "visits.jsonl", "--visit", wanted)
+    assert "1 of the visits asked for are not in this file" in run(
+        "tag", folder / "model", folder / "visits.jsonl", "--visit", "nobody", code=2
+    )
+    assert "'gout' is not a condition of this model" in run(
+        "tag", folder / "model", folder / "visits.jsonl", "--confirmed", "gout", code=2
+    )
+
+
+def test_reproduce(folder: Path, tmp_path: Path) -> None:
+    where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report")
+    quick = ("--draws", 1, "--without", "nvil", "--without", "Noise tolerant classifiers")
+    out = run("reproduce", *where, *quick)
+    assert "Noisy-or oracle MLE" in out and "not in the table: Noisy-or final" in out and "index.html" in out
+    results = json.loads((tmp_path / "report" / "results.json").read_text("utf-8"))
+    assert {row["model"] for row in results["rows"]} == {
+        "Naive labels",
+        "Noisy-or init",
+        "whatelse",
+        "Noisy-or oracle MLE",
+    }
+    assert (tmp_path / "report" / "index.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_demo_runs_and_runs_again(tmp_path: Path) -> None:
+    out = run("demo", "--out", tmp_path / "demo", "--visits", 1500, "--no-serve")
+    assert "1. simulate" in out and "Naive labels" in out and "what else?" in out and "confirming" in out
+    assert "whatelse serve --model" in out and (tmp_path / "demo" / "report" / "index.html").is_file()
+    again = run("demo", "--out", tmp_path / "demo", "--visits", 1500, "--no-serve")
+    assert again.count("done before") == 4
+    (tmp_path / "demo" / "model.safetensors").unlink()
+    assert run("demo", "--out", tmp_path / "demo", "--visits", 1500, "--no-serve").count("done before") == 3
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear", encoding="utf-8")
+    assert "is not a demo's folder" in run("demo", "--out", tmp_path / "mine", "--no-serve", code=2)

@@ -1,0 +1,77 @@
+"""Labels of a few visits, as files, and the noise rates that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from small_department import cohort
+from whatelse.errors import InputError
+from whatelse.labelled import rates_from_labels, read_labels
+from whatelse.noise import NoiseRates
+
+
+def _wide(path: Path, rows: int) -> Path:
+    train = cohort()
+    assert train.Y is not None
+    lines = ["id," + ",".join(train.conditions)]
+    lines += [f"{train.ids[k]}," + ",".join(str(int(v)) for v in train.Y[k]) for k in range(rows)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_wide_and_long_labels_are_the_same(tmp_path: Path) -> None:
+    train = cohort()
+    assert train.Y is not None
+    wide, count = rates_from_labels(_wide(tmp_path / "wide.csv", 300), train)
+    direct = NoiseRates.from_sample(train.A, train.Y[:300], np.arange(300), train.conditions)
+    assert count == 300 and np.allclose(wide.sensitivity, direct.sensitivity) and np.allclose(wide.prior, direct.prior)
+    lines = ["visit,condition,label"]
+    lines += [f"{train.ids[k]},{c},{int(train.Y[k, i])}" for k in range(300) for i, c in enumerate(train.conditions)]
+    long = tmp_path / "long.csv"
+    long.write_text("\n".join([*lines, "not of this cohort,fall,1"]), encoding="utf-8")
+    assert np.allclose(rates_from_labels(long, train)[0].sensitivity, wide.sensitivity)
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(long), tmp_path / "long.parquet")
+    assert np.allclose(rates_from_labels(tmp_path / "long.parquet", train)[0].sensitivity, wide.sensitivity)
+
+
+def test_a_visit_need_not_be_labelled_for_everything(tmp_path: Path) -> None:
+    path = tmp_path / "some.csv"
+    path.write_text(f"visit,fall,uti\n{cohort().ids[4]},yes,\n{cohort().ids[9]},,no\n", encoding="utf-8")
+    known = read_labels(path, cohort())
+    assert (known >= 0).sum() == 2 and known[4, cohort().conditions.index("fall")] == 1
+    with pytest.raises(InputError, match="no visit of the cohort is labelled for"):
+        rates_from_labels(path, cohort())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no rows"),
+        ("name,fall\nx,1\n", "needs a column of visit ids"),
+        ("id,colour\nx,1\n", "needs a column for each condition"),
+        ("id,fall\nx,maybe\n", "row 1, column 'fall': must be 1 or 0"),
+        ("visit,condition,label\nx,gout,1\n", "row 1: names a condition that the cohort does not have"),
+        ("id,fall\nx,1,2\n", "more or fewer cells"),
+    ],
+)
+def test_label_files_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_labels(path, cohort())
+
+
+def test_labels_twice_and_broken_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    one = cohort().ids[0]
+    path.write_text(f"id,fall\n{one},1\n{one},0\n", encoding="utf-8")
+    with pytest.raises(InputError, match="second time"):
+        read_labels(path, cohort())
+    (tmp_path / "labels.parquet").write_bytes(b"no")
+    with pytest.raises(InputError, match="not a Parquet file"):
+        read_labels(tmp_path / "labels.parquet", cohort())
