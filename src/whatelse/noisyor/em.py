@@ -14,9 +14,10 @@ condition i brought it with probability (1 - f_ij) / p_j(s), and the leak with l
 number, Jensen's inequality puts sum_i R_ij log(e^{theta_ij} - 1) below those states' part of Q, with equality at the
 current theta: the same form, as if a state had condition i alone, and no leak. So every step still raises
 
-    bound = sum_v log sum_{s weighed} P(x_v, s)  +  log P(known)  -  sparsity sum_ij theta_ij.
+    bound = sum_v log sum_{s weighed} P(x_v, s)  +  log P(known)  -  sum_ij lambda_ij theta_ij.
 
-Statistics are sums over visits: those of parts merge into those of the whole.
+lambda keeps out edges that the data do not carry (`edge_prices`). Statistics are sums over visits: those of parts
+merge into those of the whole.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.em_kernels import expect
+from whatelse.noisyor.em_kernels import climb, expect
 from whatelse.noisyor.likelihood import as_evidence
-from whatelse.noisyor.mle import LEAK_FLOOR, StateCounts, _newton
+from whatelse.noisyor.mle import LEAK_FLOOR, StateCounts
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE = 1e-4
 TINY = 1e-30  # stands for 0 where a fail, a leak or their complement is 0: never certain, so never infinite
 MOST_PARTS = 8
 BYTES_FOR_PARTS = 2**30
@@ -73,7 +74,7 @@ class EStatistics:
         model: NoisyOr,
         X: sp.csr_matrix,
         *,
-        max_on: int = 3,
+        max_on: int = 4,
         negligible: float = NEGLIGIBLE,
         evidence: ArrayLike | None = None,
     ) -> EStatistics:
@@ -149,7 +150,7 @@ def fit_em(
     X: sp.csr_matrix,
     start: NoisyOr,
     *,
-    max_on: int = 3,
+    max_on: int = 4,
     steps: int = 20,
     tolerance: float = 1e-5,
     sparsity: float = 0.0,
@@ -164,7 +165,7 @@ def fit_em(
     max_on     states with more conditions on have no part in the posterior (what that loses is in the history)
     steps      M-steps at most; 0 gives the start and its bound
     tolerance  converged when a step adds less than this to the bound, in nats a visit
-    sparsity   what an edge pays per theta_ij: as many visits with condition i on and finding j off weigh the same
+    sparsity   an L1 penalty on theta_ij = -log f_ij, in standard errors: see `edge_prices`
     known      visits whose conditions are known, or pseudo-visits (`pseudo_visits`), counted in at every M-step
     evidence   (m,) or (N, m), log odds to add to the prior's; then the bound is not normalised, but rises all the same
     newton     Newton steps of an M-step
@@ -179,12 +180,13 @@ def fit_em(
         raise ModelError(f"steps {steps}, newton {newton}, sparsity {sparsity}: need at least 0, 1 and 0")
     if known is not None and (known.states.shape[1], known.present.shape[1]) != (start.m, start.n):
         raise ModelError(f"known visits have {known.states.shape[1]} conditions and {known.present.shape[1]} findings")
+    price = edge_prices(X, start, sparsity)
     model, history, converged = start, list[EmStep](), False
     began = time.perf_counter()
     for step in range(steps + 1):
         found = EStatistics.of(model, X, max_on=max_on, negligible=negligible, evidence=evidence)
         theta = _theta(model)
-        bound = found.log_likelihood - sparsity * theta[:-1][~model.frozen[:-1]].sum() + _log_known(known, theta)
+        bound = found.log_likelihood - (price * theta[:-1]).sum() + _log_known(known, theta)
         visits = max(found.visits, 1)
         history.append(
             EmStep(
@@ -201,7 +203,7 @@ def fit_em(
         if converged or stop or step == steps:
             break
         began = time.perf_counter()
-        theta = maximise(found, theta, model.frozen, sparsity=sparsity, known=known, newton=newton)
+        theta = maximise(found, theta, model.frozen, price, known=known, newton=newton)
         model = replace(
             start,
             fail=np.where(start.frozen[:-1], start.fail, np.exp(-theta[:-1])),
@@ -210,10 +212,25 @@ def fit_em(
     return EmResult(model, history, converged)
 
 
+def edge_prices(X: sp.csr_matrix, model: NoisyOr, sparsity: float) -> Floats:
+    """lambda_ij = sparsity sqrt(N pi_i (1 - r_j) / r_j), (m, n), r_j the share of visits with finding j.
+
+    It is 0 where frozen. If finding j had nothing to do with condition i, the likelihood's slope by theta_ij at 0 would
+    be a sum of x_j / r_j - 1 over the N pi_i visits that have i: mean 0 and that standard deviation. So an edge has to be `sparsity` standard
+    errors away from nothing to be there at all, whatever the number of visits.
+    """
+    visits = X.shape[0]
+    rate = (np.bincount(X.indices, minlength=model.n) + 0.5) / (visits + 1)
+    return np.where(model.frozen[:-1], 0.0, sparsity * np.sqrt(visits * np.outer(model.prior, (1 - rate) / rate)))
+
+
 def maximise(
-    found: EStatistics, theta: Floats, frozen: Bools, *, sparsity: float, known: StateCounts | None, newton: int
+    found: EStatistics, theta: Floats, frozen: Bools, price: Floats, *, known: StateCounts | None, newton: int
 ) -> Floats:
-    """The M-step: theta (m+1, n) after at most `newton` Newton steps up Q, each finding by itself. O(nnz(C)) a step."""
+    """The M-step: theta (m+1, n) after at most `newton` Newton steps up Q - price . theta, finding by finding.
+
+    Cost: O(nnz(C)) a step, and a Cholesky factor of size m for each finding.
+    """
     m = len(found.on)
     low, high = np.triu_indices(m, 1)
     seen = np.flatnonzero(found.mass)
@@ -227,7 +244,7 @@ def maximise(
         format="csr",
     )[seen]
     present = [found.present[seen], found.spread]
-    mass = np.append(found.on, found.visits) + np.append(np.full(m, sparsity), 0.0)
+    mass = np.append(found.on, found.visits)
     if known is not None:
         states = sp.vstack([states, sp.csr_matrix(known.states.astype(float))])
         present.insert(1, known.present)
@@ -236,10 +253,9 @@ def maximise(
     on = sp.vstack([sp.hstack([states, np.ones((states.shape[0], 1))]), sp.eye(m + 1)], format="csr")
     on.sort_indices()
     new = np.ascontiguousarray(theta.T)
-    n = len(new)
-    _newton(
-        on.indptr.astype(np.int64), on.indices.astype(np.int64), mass, np.ascontiguousarray(np.vstack(present).T),
-        np.ascontiguousarray(frozen.T), -np.log1p(-LEAK_FLOOR), 1e-9, newton, new, np.empty(n), np.empty(n, np.int64),
+    climb(
+        on.indptr.astype(np.int64), on.indices.astype(np.int64), mass, np.vstack([price, np.zeros(len(new))]).T.copy(),
+        np.ascontiguousarray(np.vstack(present).T), np.ascontiguousarray(frozen.T), -np.log1p(-LEAK_FLOOR), newton, new,
     )  # fmt: skip
     return np.ascontiguousarray(new.T)
 

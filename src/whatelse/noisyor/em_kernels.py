@@ -21,11 +21,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numpy.typing import NDArray
 
 from whatelse.noisyor.likelihood import Ints
-from whatelse.noisyor.params import Floats
+from whatelse.noisyor.mle import _derivatives, _objective, _solve
+from whatelse.noisyor.params import Bools, Floats
 
 Int32s = NDArray[np.int32]
 
@@ -237,3 +238,54 @@ def expect(
                 spread[m, j] += causes[m, k] * leak[j]
                 for i in range(m):
                     spread[i, j] += causes[i, k] * (1.0 - rows[i, k])
+
+
+@njit(cache=True, parallel=True)
+def climb(
+    indptr: Ints, indices: Ints, mass: Floats, penalty: Floats, present: Floats, frozen: Bools, leak_floor: float,
+    steps: int, theta: Floats,
+) -> None:  # fmt: skip
+    """At most `steps` projected, damped Newton steps up sum_s C_s log(e^{z_s} - 1) - (mass + penalty_j) . theta.
+
+    In place and for each finding by itself, as in `mle.py`, which has the same mass for all findings; here each may pay
+    its own penalty (n, m + 1). theta and frozen are (n, m + 1), present (n, S). No step goes down.
+    """
+    n, d = theta.shape
+    for j in prange(n):
+        x, states, price = theta[j], np.flatnonzero(present[j] > 0.0), mass + penalty[j]
+        free = np.zeros(d, np.bool_)
+        for s in states:
+            for t in range(indptr[s], indptr[s + 1]):
+                free[indices[t]] = True
+        for i in range(d):
+            floor = leak_floor if i == d - 1 else 0.0
+            if frozen[j, i]:
+                free[i] = False
+            else:  # never on where the finding is: the likelihood only falls with theta_i
+                x[i] = max(x[i], floor) if free[i] else floor
+        value = _objective(indptr, indices, price, present[j], states, x)
+        gradient, hessian, trial = np.empty(d), np.empty((d, d)), np.empty(d)
+        packed, damping = np.empty(d, np.int64), 1e-6
+        for _ in range(steps):
+            _derivatives(indptr, indices, price, present[j], states, x, gradient, hessian)
+            size = 0
+            for i in range(d):  # entries at their floor that want to go lower stay there
+                trial[i] = x[i]
+                if free[i] and (gradient[i] < 0.0 or x[i] > (leak_floor if i == d - 1 else 0.0)):
+                    packed[size] = i
+                    size += 1
+            better = False
+            while size > 0 and not better and damping < 1e12:
+                step = _solve(hessian, price, gradient, packed, size, damping)
+                promised = 0.0
+                for a in range(size):
+                    i = packed[a]
+                    trial[i] = max(x[i] - step[a], leak_floor if i == d - 1 else 0.0)
+                    promised += gradient[i] * (x[i] - trial[i])
+                new = _objective(indptr, indices, price, present[j], states, trial)
+                better = value - new >= 1e-4 * promised and new < value
+                damping *= 0.1 if better else 10.0
+            if not better:
+                break
+            x[:] = trial
+            value = new
