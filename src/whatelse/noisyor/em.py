@@ -216,8 +216,8 @@ def edge_prices(X: sp.csr_matrix, model: NoisyOr, sparsity: float) -> Floats:
     """lambda_ij = sparsity sqrt(N pi_i (1 - r_j) / r_j), (m, n), r_j the share of visits with finding j.
 
     It is 0 where frozen. If finding j had nothing to do with condition i, the likelihood's slope by theta_ij at 0 would
-    be a sum of x_j / r_j - 1 over the N pi_i visits that have i: mean 0 and that standard deviation. So an edge has to be `sparsity` standard
-    errors away from nothing to be there at all, whatever the number of visits.
+    be a sum of x_j / r_j - 1 over the N pi_i visits that have i: mean 0 and that standard deviation. So an edge has to
+    be `sparsity` standard errors away from nothing to be there at all, whatever the number of visits.
     """
     visits = X.shape[0]
     rate = (np.bincount(X.indices, minlength=model.n) + 0.5) / (visits + 1)
