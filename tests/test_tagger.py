@@ -11,10 +11,10 @@ import pytest
 from sklearn.base import clone
 
 from small_department import cohort, visits
+from whatelse import learning
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError, NotFittedError, QueryError
 from whatelse.noise import NoiseRates
-from whatelse.noisyor.evidence import Evidence
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
@@ -25,14 +25,9 @@ def tagger() -> Tagger:
 
 
 @pytest.fixture(scope="module")
-def with_evidence(tagger: Tagger) -> Tagger:
-    """The same model with log odds from linear classifiers added, as the default learner makes it."""
-    other = Tagger("naive").fit(cohort())
-    rng = np.random.default_rng(3)
-    m, n = other.model_.fail.shape
-    weight = rng.normal(0, 0.3, (m, n)) * (rng.random((m, n)) < 0.1)
-    other.evidence_ = Evidence(weight, np.asarray(cohort().X.mean(0)).ravel())
-    return other
+def default() -> Tagger:
+    """The default learner's: it may have couplings, weights and evidence."""
+    return Tagger(learning.DEFAULT).fit(cohort())
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +78,7 @@ def test_unfitted(visit: Visit) -> None:
             ask(Tagger())
 
 
-@pytest.mark.parametrize("which", ["tagger", "with_evidence"])
+@pytest.mark.parametrize("which", ["tagger", "default"])
 def test_saved_and_loaded_it_answers_the_same(
     which: str, visit: Visit, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -96,7 +91,7 @@ def test_saved_and_loaded_it_answers_the_same(
     assert loaded.get_params() == tagger.get_params() | {"settings": {}}
 
 
-@pytest.mark.parametrize("which", ["tagger", "with_evidence"])
+@pytest.mark.parametrize("which", ["tagger", "default"])
 def test_suggestions_are_those_of_the_arrays(which: str, request: pytest.FixtureRequest) -> None:
     tagger: Tagger = request.getfixturevalue(which)
     records = visits("test")[:20]
@@ -130,7 +125,7 @@ def test_confirming_explains_away(tagger: Tagger) -> None:
     assert np.mean(moved) < 0
 
 
-@pytest.mark.parametrize("which", ["tagger", "with_evidence"])
+@pytest.mark.parametrize("which", ["tagger", "default"])
 @pytest.mark.parametrize("confirmed", [[], ["fall"]])
 def test_reasons_add_up(which: str, confirmed: list[str], request: pytest.FixtureRequest) -> None:
     tagger: Tagger = request.getfixturevalue(which)
@@ -161,7 +156,7 @@ def test_reasons_point_into_the_note(tagger: Tagger) -> None:
     assert pointed > 30
 
 
-@pytest.mark.parametrize("which", ["tagger", "with_evidence"])
+@pytest.mark.parametrize("which", ["tagger", "default"])
 def test_questions(which: str, visit: Visit, request: pytest.FixtureRequest) -> None:
     tagger: Tagger = request.getfixturevalue(which)
     questions = tagger.ask(visit)

@@ -61,13 +61,7 @@ class _Run:
 
         self.out, self.visits, self.tests = out, visits, visits * 2 // 5
         self.report, self.model, self.results = out / "report", out / "model.safetensors", out / "report/results.json"
-        self.settings = {
-            "whatelse": __version__,
-            "visits": visits,
-            "seed": SEED,
-            "learner": learning.DEFAULT,
-            "python": sys.version.split()[0],
-        }
+        self.settings = {"whatelse": __version__, "visits": visits, "seed": SEED, "learner": learning.DEFAULT}
         self.number = 0
         if out.exists() and any(out.iterdir()) and not (out / "done.json").is_file():
             raise InputError("exists and is not a demo's folder: choose another with --out", file=out)
@@ -94,13 +88,15 @@ class _Run:
         """The finished steps, as far as what they left is still there and they were made with the same settings."""
         try:
             kept = json.loads((self.out / "done.json").read_text("utf-8"))
-            if kept["settings"] != self.settings:
+            made, now = kept["settings"], self.settings
+            if any(made[name] != now[name] for name in now if name != "learner"):
                 return []
             left = {1: [self._visits("train"), self._visits("test")], 2: [self.out / "train", self.out / "test"]}
-            left |= {3: [self.results, self.report / "index.html"], 4: [self.model]}
+            if made["learner"] == now["learner"]:
+                left |= {3: [self.results, self.report / "index.html"], 4: [self.model]}
             done: list[int] = []
-            for number in sorted(kept["done"]):
-                if number != len(done) + 1 or not all(path.exists() for path in left[number]):
+            for number, paths in left.items():
+                if number not in kept["done"] or not all(path.exists() for path in paths):
                     break
                 done.append(number)
             return done

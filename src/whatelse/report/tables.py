@@ -127,7 +127,7 @@ def terms(terms_by_model: dict[str, list[dict[str, Any]]]) -> str:
             words = own.get("evidence") or own["terms"]
             cells.append(", ".join(_word(word) for word in words))
         body.append(cells)
-    evidence = any("evidence" in e for e in terms_by_model.get("whatelse", ()))
+    evidence = any(e.get("evidence") for e in terms_by_model.get("whatelse", ()))
     titles = {"whatelse": "whatelse: strongest evidence" if evidence else "whatelse: lowest failure"}
     return table(["Tag", *(escape(titles.get(m, f"{m}: lowest failure")) for m in shown)], body, "words")
 
