@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from whatelse.baselines import naive_labels, oracle
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
 from whatelse.noise import NoiseRates
+from whatelse.noisyor.anchored import fit_anchored
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import NoisyOr
@@ -33,6 +36,26 @@ class Learned:
     history: tuple[float, ...] = ()
     converged: bool = True
     notes: dict[str, Any] = field(default_factory=dict)
+
+
+def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
+    """The default: a noisy-or from anchors, weighed and joined by what hidden anchors teach (docs/learning.md)."""
+    fit = fit_anchored(
+        cohort.X, cohort.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive,
+        seed=seed, on_step=progress,
+    )  # fmt: skip
+    names = cohort.vocabulary.names
+    notes = {
+        "weight_of_findings": fit.kappa,
+        "evidence_penalty": fit.penalty,
+        "trusted_anchors_recovered": fit.trials,
+        "excuses": {
+            condition: [names[j] for j in np.flatnonzero(row)]
+            for condition, row in zip(cohort.conditions, fit.excuse, strict=True)
+            if row.any()
+        },
+    }
+    return Learned(fit.model, fit.evidence, fit.history, fit.converged, notes)
 
 
 def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:
@@ -96,12 +119,13 @@ def learn_nvil(
 
 
 LEARNERS: dict[str, Callable[..., Learned]] = {
+    "anchored": learn_anchored,
     "moments": learn_moments,
     "naive": learn_naive,
     "oracle": learn_oracle,
     "nvil": learn_nvil,
 }
-DEFAULT = "naive"
+DEFAULT = "anchored"
 
 
 def learn(

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from whatelse import modelfile
 from whatelse.cohort import Cohort
-from whatelse.errors import CohortError, ModelFileError, NotFittedError, QueryError
+from whatelse.errors import CohortError, ModelError, ModelFileError, NotFittedError, QueryError
 from whatelse.learning import Progress, learn
 from whatelse.modelfile import ModelFile
 from whatelse.noise import NoiseRates
@@ -233,10 +233,9 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write a model file; returns its digest."""
         self._fitted()
-        extra = {} if self.evidence_ is None else {
-            "evidence_weight": np.asarray(self.evidence_.weight),
-            "evidence_centre": np.asarray(self.evidence_.centre),
-        }  # fmt: skip
+        extra = (
+            {} if self.evidence_ is None else {f"evidence_{k}": np.asarray(v) for k, v in vars(self.evidence_).items()}
+        )
         rates = self.rates_
         self.digest_ = modelfile.save(
             path,
@@ -273,10 +272,8 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         learned = file.learned
         tagger = cls(learned.get("learner", "naive"), settings=learned.get("settings"), seed=learned.get("seed", 0))
         tagger.model_ = file.noisyor
-        extra = file.extra
-        tagger.evidence_ = (
-            Evidence(extra["evidence_weight"], extra["evidence_centre"]) if "evidence_weight" in extra else None
-        )
+        parts = {k.removeprefix("evidence_"): v for k, v in file.extra.items() if k.startswith("evidence_")}
+        tagger.evidence_ = _evidence(path, parts) if parts else None
         tagger.vocabulary_ = vocabulary
         tagger.rates_ = NoiseRates.from_given(file.conditions, **file.noise)
         tagger.conditions_ = file.conditions
@@ -337,12 +334,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         """(m, n) what each finding contributes to the evidence."""
         if self.evidence_ is None:
             return np.zeros((self.model_.m, self.model_.n))
-        x = np.zeros(self.model_.n)
-        x[here] = 1.0
-        moved = x - self.evidence_.centre
-        moved[hidden] = 0.0
-        lines: Floats = self.evidence_.weight * moved
-        return lines
+        return self.evidence_.lines(here, hidden)
 
     def _balance(self, here: Ints, hidden: Ints, confirmed: Ints) -> tuple[Floats, Floats]:
         """(m,) log odds for and against each condition, beside those confirmed and nothing else; for display."""
@@ -395,6 +387,15 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
             spread = marginals * (1 - marginals)
             told = told + 0.5 * chance * (1 - chance) * (spread @ self.evidence_.weight[:, candidates] ** 2)
         return chance, told
+
+
+def _evidence(path: str | os.PathLike[str], parts: dict[str, NDArray[Any]]) -> Evidence:
+    try:
+        return Evidence(**parts)
+    except (ModelError, TypeError):
+        raise ModelFileError(
+            f"{os.fspath(path)}: its evidence is damaged or incomplete; save the model again"
+        ) from None
 
 
 def _divergence(after: Floats, before: Floats) -> Floats:

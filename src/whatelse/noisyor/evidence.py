@@ -6,6 +6,9 @@ A noisy-or counts each finding as if it told something new; a classifier knows w
 to the prior's log odds its evidence is modular in y, so the search over states, its certificate and conditioning on
 confirmed conditions are those of the plain model. c is the mean of each finding where it was learned: a finding that
 nobody looked for counts as average, and brings nothing.
+
+Where a finding is present that excuses the anchor of condition i (`excuse.py`), the evidence takes back what the anchor
+told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The anchor has no other parent, so that is exact.
 """
 
 from __future__ import annotations
@@ -15,37 +18,83 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from whatelse.errors import ModelError
 from whatelse.noisyor.likelihood import as_rows
-from whatelse.noisyor.params import Floats
+from whatelse.noisyor.params import Bools, Floats
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """weight (m, n): W; centre (n,): c. Call it with what is present (and unobserved) to get (V, m) log odds."""
+    """Call it with what is present (and unobserved) in V visits to get (V, m) log odds.
+
+    weight           (m, n) W;  centre (n,) c
+    excuse           (m, n) bool: finding j excuses the anchor of condition i
+    anchor_columns   (m,) the anchors
+    anchor_log_odds  (2, m) what a silent and a firing anchor add to the log odds of their condition
+    """
 
     weight: Floats
     centre: Floats
+    excuse: Bools
+    anchor_columns: Ints
+    anchor_log_odds: Floats
 
     def __post_init__(self) -> None:
-        weight, centre = np.array(self.weight, np.float64), np.array(self.centre, np.float64)
-        if weight.ndim != 2 or centre.shape != weight.shape[1:]:
-            raise ModelError(f"evidence has weights {weight.shape} and centre {centre.shape}, needs (m, n) and (n,)")
-        if not np.isfinite(weight).all() or not np.isfinite(centre).all():
-            raise ModelError("evidence must have finite weights and centre")
-        for name, value in (("weight", weight), ("centre", centre)):
+        arrays = {
+            "weight": np.array(self.weight, np.float64),
+            "centre": np.array(self.centre, np.float64),
+            "excuse": np.array(self.excuse, bool),
+            "anchor_columns": np.array(self.anchor_columns, np.int64),
+            "anchor_log_odds": np.array(self.anchor_log_odds, np.float64),
+        }
+        m, n = arrays["weight"].shape if arrays["weight"].ndim == 2 else (0, 0)
+        needed = {"weight": (m, n), "centre": (n,), "excuse": (m, n), "anchor_columns": (m,), "anchor_log_odds": (2, m)}
+        for name, value in arrays.items():
+            if value.shape != needed[name]:
+                raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {needed[name]}")
+            if not np.isfinite(value).all():
+                raise ModelError(f"{name} of the evidence must be finite")
             value.setflags(write=False)
             object.__setattr__(self, name, value)
+        if m and not (arrays["anchor_columns"].min() >= 0 and arrays["anchor_columns"].max() < n):
+            raise ModelError(f"anchor_columns of the evidence must be finding indices from 0 to {n - 1}")
 
     def __call__(self, X: Any, unobserved: Any = None) -> Floats:
         """(V, m) of V visits, each given as indices or as a row of CSR (V, n). Costs O(nnz m)."""
-        n = self.centre.size
-        total = _matrix(X, n) @ self.weight.T - self.weight @ self.centre
+        x = _matrix(X, self.centre.size)
+        total = np.asarray(x @ self.weight.T) - self.weight @ self.centre
+        seen = np.ones(total.shape, bool)
         if unobserved is not None:
-            total += _matrix(unobserved, n) @ (self.weight * self.centre).T
-        out: Floats = np.asarray(total)
+            hidden = _matrix(unobserved, self.centre.size)
+            total += np.asarray(hidden @ (self.weight * self.centre).T)
+            seen = hidden[:, self.anchor_columns].toarray() == 0
+        return total + self._taken_back(x, seen)
+
+    def lines(self, present: Ints, unobserved: Ints) -> Floats:
+        """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence."""
+        n = self.centre.size
+        x = np.zeros(n)
+        x[present] = 1.0
+        observed = np.ones(n, bool)
+        observed[unobserved] = False
+        out: Floats = self.weight * np.where(observed, x - self.centre, 0.0)
+        own = np.arange(len(self.weight))
+        out[own, self.anchor_columns] += self._taken_back(
+            _matrix([present], n), observed[self.anchor_columns][None, :]
+        )[0]
         return out
+
+    def _taken_back(self, x: sp.csr_array, seen: Bools) -> Floats:
+        """(V, m) less what excused anchors told, where the anchor was looked for."""
+        beside = np.asarray((x @ sp.csr_array(self.excuse.T.astype(float))).todense()) > 0
+        fires = x[:, self.anchor_columns].toarray() > 0
+        told = np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0])
+        taken: Floats = np.where(beside & seen, -told, 0.0)
+        return taken
 
 
 def _matrix(rows: Any, n: int) -> sp.csr_array:

@@ -1,0 +1,257 @@
+"""The default learner: a noisy-or from anchors, weighed and joined by what hidden anchors teach. No labels, no drift.
+
+1. Findings beside which an anchor fires more often than its condition allows excuse it (`excuse.py`).
+2. A noisy-or by maximum likelihood from the anchors that are not excused, taken for conditions; edges from a condition
+   to what excuses its anchor are cut.
+3. How much its findings count, which conditions go together and, where it helps, linear evidence: fitted to hidden
+   anchors, a concave problem (`hidden.py`), on visits that the noisy-or of step 2 did not see.
+4. Whether linear evidence is used, and how strongly it is penalised, is chosen on held-out anchors, split by the model
+   without it into those that are probably true and those that are probably not. Evidence that finds false anchors
+   again better than it finds true ones has learned how a condition is mentioned, not what it does: it is refused.
+5. The prior's log odds are set so that the model expects as many of each condition as the noise rates say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+
+from whatelse.errors import ModelError
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.excuse import excused, excusing
+from whatelse.noisyor.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
+from whatelse.noisyor.mle import edit_anchors, mle_model
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.posterior import posterior
+
+PENALTIES: tuple[float | None, ...] = (None, 64.0, 24.0)
+TRUSTED, DISTRUSTED = 0.7, 0.3  # probabilities that a held-out anchor is true, above and below which it judges
+SELECT_ON = 60_000  # visits used for choosing a penalty, at most
+CALIBRATE_ON = 5_000
+Step = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Anchored:
+    """model and evidence to answer with; history of the objective; and what was found on the way.
+
+    excuse   (m, n) bool: which findings excuse which anchor
+    penalty  the penalty chosen for linear evidence, None if none is used
+    trials   penalty -> share of trusted and of distrusted held-out anchors found again, by which it was chosen
+    """
+
+    model: NoisyOr
+    evidence: Evidence
+    excuse: Bools
+    penalty: float | None
+    kappa: float
+    trials: dict[str, tuple[float, float]]
+    history: tuple[float, ...]
+    converged: bool
+
+
+def fit_anchored(
+    X: sp.csr_matrix,
+    anchor_columns: ArrayLike,
+    prior: ArrayLike,
+    sensitivity: ArrayLike,
+    false_positive: ArrayLike,
+    *,
+    penalties: tuple[float | None, ...] = PENALTIES,
+    seed: int = 0,
+    on_step: Step | None = None,
+) -> Anchored:
+    """Learn from visits X (N, n), anchors included, and the noise rates (m,) of the anchors. O(nnz(X) m) a step."""
+    columns = np.asarray(anchor_columns, np.int64)
+    rates = _Rates(*(np.asarray(v, float) for v in (prior, sensitivity, false_positive)))
+    if (rates.sensitivity <= rates.false_positive).any():
+        i = int(np.argmax(rates.sensitivity <= rates.false_positive))
+        raise ModelError(
+            f"the anchor of condition {i} fires no more often with it ({rates.sensitivity[i]:.3g}) than without "
+            f"({rates.false_positive[i]:.3g}): nothing can be learned from it; choose another anchor"
+        )
+    tell = on_step or (lambda what, done, total: None)
+    rng = np.random.default_rng(seed)
+    excuse = excusing(X, columns, rates.sensitivity)
+    visits = _Visits.of(X, columns, excuse)
+    steps = len(penalties) + 2
+
+    trials: dict[str, tuple[float, float]] = {}
+    chosen = penalties[0]
+    if len(penalties) > 1:
+        tell("choosing how to weigh findings", 0, steps)
+        some = visits.rows(np.sort(rng.permutation(X.shape[0])[:SELECT_ON]))
+        fold = rng.integers(0, 3, some.x.shape[0])
+        learn, judge = some.rows(fold > 0), some.rows(fold == 0)
+        noisyor, gains = _noisyor(learn, rates, excuse), _crossed_gains(learn, rates, excuse, rng)
+        judged = noisyor_gains(noisyor, judge.pairs, columns)
+        truth = np.empty(0)
+        for k, penalty in enumerate(penalties):
+            fit = fit_hidden(learn.pairs, gains, learn.log_rate, weight_penalty=penalty)
+            if not k:
+                truth = _truth(_assemble(noisyor, fit, rates, visits, excuse), judge, rates)
+            found = fit.scores(judge.pairs, judged).argmax(1) == judge.pairs.hidden
+            trials[str(penalty)] = (_share(found[truth > TRUSTED]), _share(found[truth < DISTRUSTED]))
+            tell("choosing how to weigh findings", k + 1, steps)
+        chosen = _choose(penalties, trials)
+    tell("learning from hidden anchors", len(penalties), steps)
+    noisyor = _noisyor(visits, rates, excuse)
+    fit = fit_hidden(visits.pairs, _crossed_gains(visits, rates, excuse, rng), visits.log_rate, weight_penalty=chosen)
+    tell("calibrating", steps - 1, steps)
+    model, evidence = _assemble(noisyor, fit, rates, visits, excuse)
+    model = _calibrated(model, evidence, X, rates, rng)
+    return Anchored(model, evidence, excuse, chosen, fit.kappa, trials, fit.history, fit.converged)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rates:
+    prior: Floats
+    sensitivity: Floats
+    false_positive: Floats
+
+    @property
+    def anchor_log_odds(self) -> Floats:
+        """(2, m): what an anchor that is silent, or fires, adds to the log odds of its condition."""
+        s, t = self.sensitivity, self.false_positive
+        return np.stack([np.log1p(-s) - np.log1p(-t), np.log(s) - np.log(t)])
+
+    @property
+    def ppv(self) -> Floats:
+        fires = self.sensitivity * self.prior + self.false_positive * (1 - self.prior)
+        ppv: Floats = self.sensitivity * self.prior / fires
+        return ppv
+
+
+@dataclass(frozen=True, eq=False)
+class _Visits:
+    """X whole, its findings without anchors (x, same columns), anchors A that are not excused, their pairs."""
+
+    X: sp.csr_matrix
+    x: sp.csr_matrix
+    A: Bools
+    columns: Any
+    pairs: Pairs
+
+    @classmethod
+    def of(cls, X: sp.csr_matrix, columns: Any, excuse: Bools) -> _Visits:
+        keep = np.ones(X.shape[1])
+        keep[columns] = 0.0
+        x = sp.csr_matrix(sp.csr_matrix(X, dtype=np.float64) @ sp.diags(keep))
+        x.eliminate_zeros()
+        A = X[:, columns].toarray().astype(bool) & ~excused(X, excuse)
+        return cls(sp.csr_matrix(X), x, A, columns, Pairs.of(x, A))
+
+    def rows(self, which: Any) -> _Visits:
+        A, x = self.A[which], self.x[which]
+        return _Visits(self.X[which], x, A, self.columns, Pairs.of(x, A))
+
+    @property
+    def log_rate(self) -> Floats:
+        """(m,) log of how often each anchor fires unexcused; never -inf."""
+        rate: Floats = np.log((self.A.sum(0) + 0.5) / (len(self.A) + 1))
+        return rate
+
+
+def _noisyor(visits: _Visits, rates: _Rates, excuse: Bools) -> NoisyOr:
+    """Step 2. Anchors end up as the noise rates say, and edges to what excuses an anchor are cut."""
+    model = mle_model(visits.x, visits.A, prior=rates.prior)
+    cut = NoisyOr(model.prior, np.where(excuse, 1.0, model.fail), model.leak)
+    return edit_anchors(cut, visits.columns, rates.sensitivity, rates.false_positive)
+
+
+def _crossed_gains(visits: _Visits, rates: _Rates, excuse: Bools, rng: np.random.Generator) -> Floats:
+    """(P, m) gains of each pair by the noisy-or learned from the half of the visits it is not in."""
+    half = rng.random(len(visits.A)) < 0.5
+    out = np.empty(visits.pairs.confirmed.shape)
+    for side in (half, ~half):
+        theirs = side[visits.pairs.visit]
+        noisyor = _noisyor(visits.rows(~side), rates, excuse)
+        out[theirs] = noisyor_gains(noisyor, visits.pairs.rows(theirs), visits.columns)
+    return out
+
+
+def _assemble(
+    noisyor: NoisyOr, fit: HiddenFit, rates: _Rates, visits: _Visits, excuse: Bools
+) -> tuple[NoisyOr, Evidence]:
+    """The joint model: the softmax's scores as log odds of the conditions, with anchors back in as findings.
+
+    The biases speak of anchors: those of conditions are log(pi / P(A)) higher.
+    """
+    weight = np.full(noisyor.n, fit.kappa)
+    weight[visits.columns] = 1.0
+    centre = np.asarray(visits.x.mean(0)).ravel()
+    bias = fit.bias - visits.log_rate + np.log(rates.prior) + fit.weight @ centre
+    model = NoisyOr(
+        np.clip(expit(bias), 1e-9, 1 - 1e-9), noisyor.fail, noisyor.leak, noisyor.frozen, weight, fit.coupling
+    )
+    return model, Evidence(fit.weight, centre, excuse, visits.columns, rates.anchor_log_odds)
+
+
+def _calibrated(
+    model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, rates: _Rates, rng: np.random.Generator, rounds: int = 12
+) -> NoisyOr:
+    """Shift the prior's log odds until the mean probability of each condition, over visits, is its prior.
+
+    Half of the way condition by condition: the rest keeps the order that hidden anchors taught.
+    """
+    sample = X[np.sort(rng.permutation(X.shape[0])[:CALIBRATE_ON])]
+    added = evidence(sample)
+    start = bias = logit(model.prior)
+    for _ in range(rounds):
+        trial = _with_bias(model, bias)
+        mean = posterior(trial, sample, evidence=added, tolerance=1e-2, budget=2000, top=0).marginals.mean(0)
+        bias = bias + np.clip(np.log(rates.prior) - np.log(np.maximum(mean, 1e-9)), -1.0, 1.0)
+    moved = bias - start
+    return _with_bias(model, start + 0.5 * moved + 0.5 * np.median(moved))
+
+
+def _with_bias(model: NoisyOr, bias: Floats) -> NoisyOr:
+    prior = np.clip(expit(bias), 1e-9, 1 - 1e-9)
+    return NoisyOr(prior, model.fail, model.leak, model.frozen, model.weight, model.coupling)
+
+
+def _truth(assembled: tuple[NoisyOr, Evidence], judge: _Visits, rates: _Rates) -> Floats:
+    """(P,) probability that the anchor of each held-out pair is true: P(Y_i=1 | visit), shifted for each condition so
+    that its mean over visits with the anchor is P(Y_i=1 | A_i=1)."""
+    model, evidence = assembled
+    rows, where = np.unique(judge.pairs.visit, return_inverse=True)
+    X = judge.X[rows]
+    found = posterior(model, X, evidence=evidence(X), tolerance=1e-2, budget=2000, top=0).marginals
+    own = logit(np.clip(found[where, judge.pairs.hidden], 1e-9, 1 - 1e-9))
+    truth = np.zeros(len(judge.pairs))
+    for i, ppv in enumerate(rates.ppv):
+        mine = judge.pairs.hidden == i
+        if mine.any():
+            truth[mine] = expit(own[mine] + _shift(own[mine], ppv))
+    return truth
+
+
+def _share(found: Bools) -> float:
+    """Share of True, away from 0 and 1 by half a count."""
+    return float((found.sum() + 0.5) / (len(found) + 1))
+
+
+def _choose(penalties: tuple[float | None, ...], trials: dict[str, tuple[float, float]]) -> float | None:
+    """The penalty that finds most trusted anchors again, of those that gain no more (in log odds) on distrusted ones."""
+    base = trials[str(penalties[0])]
+    fair = [
+        penalty
+        for penalty in penalties
+        if logit(trials[str(penalty)][0]) - logit(base[0]) >= logit(trials[str(penalty)][1]) - logit(base[1])
+    ]
+    return max(fair, key=lambda penalty: trials[str(penalty)][0])
+
+
+def _shift(log_odds: Floats, mean: float) -> float:
+    """What to add to log odds so that the mean probability is `mean`, by bisection."""
+    low, high = -40.0, 40.0
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if expit(log_odds + middle).mean() > mean else (middle, high)
+    return 0.5 * (low + high)

@@ -1,0 +1,232 @@
+"""Learning from hidden anchors: which anchor of this visit was taken away?
+
+For every anchor that fires, hide it, take the visit's other anchors for confirmed conditions C, and ask which of the
+rest it was. The answer is a softmax over conditions,
+
+    P(hidden = i | x, C)  ~  exp( b_i + w_i . x + sum_{k in C} J_ik + kappa r_i(x, C) ),
+    r_i(x, C) = log P(x | C + i) - log P(x | C)      of a given noisy-or, over the findings that are not anchors,
+
+so it is the held-out tag's question asked of anchors, with an exact gradient. It is concave in (b, w, J, kappa)
+jointly: one optimum, the same at every run, and no drift. kappa says how much a finding's likelihood is to count (1 if
+findings are independent given the conditions, less if they repeat one another), J which conditions go together, w what
+a noisy-or cannot say.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
+
+Ints = NDArray[np.int64]
+PARTS = 8  # the sum over pairs is cut so, whatever the number of cores: the same bits everywhere
+TOLERANCE = 1e-5  # largest gradient a pair at which the optimum counts as reached
+MAX_STEPS = 150
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """P (visit, hidden anchor) pairs.
+
+    visit      (P,) row of X;  hidden (P,) condition whose anchor is hidden
+    confirmed  (P, m) bool: conditions whose anchors are seen; they are not candidates
+    x          CSR (P, n) of the visits' findings without anchors
+    """
+
+    visit: Ints
+    hidden: Ints
+    confirmed: Bools
+    x: sp.csr_matrix
+
+    @classmethod
+    def of(cls, x: sp.csr_matrix, A: Bools) -> Pairs:
+        """Every anchor that fires, hidden once. x (N, n) has no anchors; A (N, m)."""
+        visit, hidden = np.nonzero(A)
+        confirmed = A[visit]
+        confirmed[np.arange(len(hidden)), hidden] = False
+        return cls(visit, hidden, confirmed, x[visit])
+
+    def rows(self, which: Bools) -> Pairs:
+        """The pairs of a mask (P,)."""
+        return Pairs(self.visit[which], self.hidden[which], self.confirmed[which], self.x[which])
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenFit:
+    """The optimum: bias (m,), weight (m, n), coupling (m, m) symmetric, kappa; objective a pair, by step."""
+
+    bias: Floats
+    weight: Floats
+    coupling: Floats
+    kappa: float
+    history: tuple[float, ...]
+    converged: bool
+
+    def scores(self, pairs: Pairs, gains: Floats) -> Floats:
+        """(P, m) log of the softmax; -inf for confirmed conditions."""
+        z = self.bias + pairs.x @ self.weight.T + pairs.confirmed @ self.coupling + self.kappa * gains
+        z[pairs.confirmed] = -np.inf
+        z -= z.max(1, keepdims=True)
+        out: Floats = z - np.log(np.exp(z).sum(1, keepdims=True))
+        return out
+
+
+def noisyor_gains(model: NoisyOr, pairs: Pairs, anchor_columns: Ints) -> Floats:
+    """(P, m) r_i(x, C) of a noisy-or over the findings that are not anchors. O(nnz m).
+
+    An absent finding brings log f_ij; a present one log((1 - q f_ij) / (1 - q)), q = P(X_j = 0 | C).
+    """
+    out = np.zeros((len(pairs), model.m))
+    x, fail = pairs.x, np.maximum(model.fail, 1e-12)
+    _gains(x.indptr.astype(np.int64), x.indices.astype(np.int64), pairs.confirmed, fail.T.copy(), model.leak, out)
+    out += np.log(np.delete(fail, anchor_columns, axis=1)).sum(1)  # as if all findings were absent
+    return out
+
+
+def fit_hidden(
+    pairs: Pairs,
+    gains: Floats,
+    start: Floats,
+    *,
+    weight_penalty: float | None,
+    coupling_penalty: float = 4.0,
+    max_steps: int = MAX_STEPS,
+) -> HiddenFit:
+    """Maximise the likelihood of the hidden anchors less (penalty / 2) |.|^2 of w and J, by L-BFGS.
+
+    gains  (P, m) from `noisyor_gains`, of a noisy-or that did not see these visits
+    start  (m,) the biases to begin with, log of the anchors' rates
+    weight_penalty  None leaves w at zero: the noisy-or, how much it counts, and the couplings
+    """
+    m, n, total = pairs.confirmed.shape[1], pairs.x.shape[1], max(len(pairs), 1)
+    with_weight = weight_penalty is not None
+    size_w = n * m if with_weight else 0
+    cuts = np.linspace(0, len(pairs), PARTS + 1).astype(np.int64)
+    indptr, indices = pairs.x.indptr.astype(np.int64), pairs.x.indices.astype(np.int64)
+    upper = np.triu_indices(m, 1)
+    history: list[float] = []
+    latest = [np.nan]
+
+    def unpack(flat: Floats) -> tuple[Floats, Floats, Floats, float]:
+        coupling = np.zeros((m, m))
+        coupling[upper] = flat[m + size_w : -1]
+        weight = flat[m : m + size_w].reshape(n, m) if with_weight else np.zeros((1, m))
+        return flat[:m], weight, coupling + coupling.T, float(flat[-1])
+
+    def objective(flat: Floats) -> tuple[float, Floats]:
+        bias, weight, coupling, kappa = unpack(flat)
+
+        def part(k: int) -> tuple[float, Any]:
+            value: tuple[float, Any] = _loss(
+                cuts[k], cuts[k + 1], indptr, indices, pairs.hidden, pairs.confirmed, gains, bias, weight, coupling,
+                kappa, with_weight,
+            )  # fmt: skip
+            return value
+
+        parts = list(pool.map(part, range(PARTS)))
+        loss = sum(p[0] for p in parts)
+        g_bias, g_weight, g_coupling, g_kappa = (sum(p[1][k] for p in parts) for k in range(4))
+        g_pairs = (g_coupling + g_coupling.T)[upper] + coupling_penalty * coupling[upper]
+        loss += 0.5 * coupling_penalty * float((coupling[upper] ** 2).sum())
+        pieces = [g_bias]
+        if with_weight:
+            loss += 0.5 * float(weight_penalty or 0) * float((weight**2).sum())
+            pieces.append((g_weight + (weight_penalty or 0) * weight).ravel())
+        gradient = np.concatenate([*pieces, g_pairs, [g_kappa]])
+        latest[0] = float(loss) / total
+        return latest[0], gradient / total
+
+    first = np.concatenate([start, np.zeros(size_w + len(upper[0])), [0.5]])
+    limits = [(None, None)] * (len(first) - 1) + [(0.0, 1.0)]
+    with ThreadPoolExecutor(2) as pool:
+        found = minimize(
+            objective, first, jac=True, method="L-BFGS-B", bounds=limits,
+            callback=lambda _: history.append(-latest[0]),
+            options={"maxiter": max_steps, "maxcor": 15, "gtol": TOLERANCE, "ftol": 1e-8},
+        )  # fmt: skip
+    bias, weight, coupling, kappa = unpack(found.x)
+    full = np.ascontiguousarray(weight.T) if with_weight else np.zeros((m, n))
+    return HiddenFit(bias, full, coupling, kappa, tuple(history), bool(found.status == 0))
+
+
+@njit(cache=True, nogil=True)
+def _gains(indptr, indices, confirmed, fail, leak, out):  # type: ignore[no-untyped-def]
+    """Add to out (P, m) the present findings' terms, less log f (which all findings get as if absent).
+
+    Products, not logs: one log for each pair and condition.
+    """
+    m = out.shape[1]
+    product = np.empty(m)
+    for p in range(out.shape[0]):
+        product[:] = 1.0
+        for k in range(indptr[p], indptr[p + 1]):
+            j = indices[k]
+            quiet = 1.0 - leak[j]
+            for i in range(m):
+                if confirmed[p, i]:
+                    quiet *= fail[j, i]
+            off = max(1.0 - quiet, 1e-12)
+            for i in range(m):
+                product[i] *= (1.0 - quiet * fail[j, i]) / (off * fail[j, i])
+                if product[i] > 1e200 or product[i] < 1e-200:
+                    out[p, i] += np.log(product[i])
+                    product[i] = 1.0
+        for i in range(m):
+            out[p, i] += np.log(product[i])
+
+
+@njit(cache=True, nogil=True)
+def _loss(first, end, indptr, indices, hidden, confirmed, gains, bias, weight, coupling, kappa, with_weight):  # type: ignore[no-untyped-def]
+    """-log likelihood of pairs first … end - 1 and its gradient by bias, weight, coupling and kappa."""
+    m = bias.size
+    g_bias, g_weight, g_coupling, g_kappa = np.zeros(m), np.zeros_like(weight), np.zeros((m, m)), 0.0
+    z, loss = np.empty(m), 0.0
+    for p in range(first, end):
+        for i in range(m):
+            z[i] = bias[i] + kappa * gains[p, i]
+        for k in range(m):
+            if confirmed[p, k]:
+                for i in range(m):
+                    z[i] += coupling[k, i]
+        if with_weight:
+            for k in range(indptr[p], indptr[p + 1]):
+                row = weight[indices[k]]
+                for i in range(m):
+                    z[i] += row[i]
+        top = -np.inf
+        for i in range(m):
+            if not confirmed[p, i] and z[i] > top:
+                top = z[i]
+        total = 0.0
+        target = z[hidden[p]]
+        for i in range(m):
+            z[i] = 0.0 if confirmed[p, i] else np.exp(z[i] - top)
+            total += z[i]
+        loss += np.log(total) + top - target
+        for i in range(m):
+            z[i] /= total
+        z[hidden[p]] -= 1.0
+        for i in range(m):
+            g_bias[i] += z[i]
+            g_kappa += z[i] * gains[p, i]
+        for k in range(m):
+            if confirmed[p, k]:
+                for i in range(m):
+                    g_coupling[k, i] += z[i]
+        if with_weight:
+            for k in range(indptr[p], indptr[p + 1]):
+                row = g_weight[indices[k]]
+                for i in range(m):
+                    row[i] += z[i]
+    return loss, (g_bias, g_weight, g_coupling, g_kappa)
