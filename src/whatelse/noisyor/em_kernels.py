@@ -31,7 +31,7 @@ from whatelse.noisyor.params import Bools, Floats
 Int32s = NDArray[np.int32]
 
 SAFE = 1e-250  # a product of probabilities is taken up to here, then its logarithm
-ROOM = 100_000  # states of one visit at most; what that leaves out is in the certificate
+ROOM = 4_000  # states of one visit at most (m = 23, at most 3 on: 2,048); what that leaves out is in the certificate
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
