@@ -36,7 +36,7 @@ def find_examples(
 ) -> list[Example]:
     """Up to three visits, all different:
 
-    1. confirming wanted[0], which is true, lifts wanted[1]
+    1. confirming wanted[0], which is true, lifts wanted[1], if possible in a visit that has it too
     2. the largest lift of a true condition by another
     3. the largest fall of a condition that the visit does not have: it is explained away
 
@@ -64,7 +64,10 @@ def find_examples(
     if known:
         pair[given == names.index(wanted[0]), names.index(wanted[1])] = True
     found: list[Example] = []
-    asked, lifted, fallen = np.where(pair, lift, 0.0), np.where(truth, lift, 0.0), np.where(truth, 0.0, -lift)
+    lifted, fallen = np.where(truth, lift, 0.0), np.where(truth, 0.0, -lift)
+    asked = np.where(pair & truth, lift, 0.0)
+    if asked.max(initial=0.0) < LEAST:
+        asked = np.where(pair, lift, 0.0)
     for choose in (asked, lifted, fallen, lifted, fallen):
         fresh = choose * ~np.isin(ids, [example.visit for example in found])[:, None]
         if len(found) < 3 and fresh.size and fresh.max() >= LEAST:

@@ -26,6 +26,7 @@ from whatelse.tagger import Tagger
 
 CALIBRATED = 2000  # visits whose probabilities are compared with the truth
 TERMS = 8
+RESAMPLES = 2000
 
 
 def compare(
@@ -37,7 +38,8 @@ def compare(
         if a not in recoveries or b not in recoveries:
             continue
         for metric in METRICS:
-            found = paired_test(recoveries[a].by_visit[metric], recoveries[b].by_visit[metric], seed=seed)
+            left, right = recoveries[a].by_visit[metric], recoveries[b].by_visit[metric]
+            found = paired_test(left, right, resamples=RESAMPLES, seed=seed)
             out.append(
                 {
                     "from": a,
@@ -52,7 +54,7 @@ def compare(
 
 
 def share_closed(
-    recoveries: Mapping[str, Recovery], low: str, high: str, seed: int = 0, resamples: int = 2000
+    recoveries: Mapping[str, Recovery], low: str, high: str, seed: int = 0, resamples: int = RESAMPLES
 ) -> list[dict[str, Any]]:
     """How much of the distance from `low` to `high` each other model covers, with bootstrap intervals over visits.
 

@@ -15,6 +15,7 @@ from whatelse.visits import TEXT_FIELDS, Visit
 if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
+WORTH = 0.1  # log odds that another condition must bring to be named
 METRICS = ("accuracy", "top5", "mrr")
 
 
@@ -77,6 +78,7 @@ def answer(
                 "reasons": [
                     {"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in because.reasons
                 ],
+                "others": because.others,
             }
         )
     return {
@@ -107,7 +109,8 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
     table.add_column("usually", justify="right", style="dim")
     table.add_column("because")
     for tag in said["tags"]:
-        reasons = ", ".join(_reason(r) for r in tag["reasons"])
+        beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
+        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"])])
         table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
     console.print(table)
     if said["certified"]:
