@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TypeVar
 from whatelse.errors import ModelFileError, WhatelseError
 from whatelse.server.answers import Answers
 from whatelse.server.metrics import Metrics
+from whatelse.server.remember import RememberingVocabulary
 from whatelse.server.settings import Settings
 from whatelse.server.worklist import Worklist
 from whatelse.store import Store
@@ -26,7 +28,7 @@ class Service:
     def __init__(self, settings: Settings, store: Store, tagger: Tagger, visits: list[Visit]) -> None:
         self.settings = settings
         self.store = store
-        self.tagger = tagger
+        self.tagger = remembering(tagger)
         self.worklist = Worklist(visits, store.secret("visits"))
         self.answers = Answers()
         self.metrics = Metrics()
@@ -45,7 +47,7 @@ class Service:
     def reload(self) -> str:
         """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest."""
         try:
-            tagger = load_model(self.settings.model)
+            tagger = remembering(load_model(self.settings.model))
         except WhatelseError:
             self.metrics.count("model_reloads", outcome="refused")
             raise
@@ -60,6 +62,13 @@ class Service:
         self.worklist.stop()
         self.threads.shutdown(wait=True, cancel_futures=True)
         self.store.close()
+
+
+def remembering(tagger: Tagger) -> Tagger:
+    """The same tagger, reading each record that is looked at once."""
+    same = copy.copy(tagger)
+    same.vocabulary_ = RememberingVocabulary.of(tagger.vocabulary_)
+    return same
 
 
 def load_model(path: Path) -> Tagger:

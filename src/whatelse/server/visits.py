@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from whatelse.server import answers, schemas
 from whatelse.server.auth import needs
@@ -24,7 +23,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     """The service of this app."""
     service: Service = request.app.state.service
     return service
@@ -111,18 +110,23 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
 # ---- one visit
 
 
-@router.get("/visits/{key}", responses=REFUSALS)
-async def read_visit(service: Here, _: Viewer, key: str) -> schemas.VisitView:
+@router.get("/visits/{key}", responses=REFUSALS, response_model=schemas.VisitView)
+async def read_visit(service: Here, _: Viewer, key: str) -> Response:
     """The record, what is decided, and the suggestions."""
     visit = _visit(service, key)
     view = await service.run(_current, service, visit)
-    return schemas.VisitView(key=key, record=answers.record(visit), **dict(view))
+    return _reply(schemas.VisitView(key=key, record=answers.record(visit), **dict(view)))
 
 
-@router.get("/visits/{key}/suggestions", responses=REFUSALS)
-async def suggestions(service: Here, _: Viewer, key: str) -> schemas.View:
+@router.get("/visits/{key}/suggestions", responses=REFUSALS, response_model=schemas.View)
+async def suggestions(service: Here, _: Viewer, key: str) -> Response:
     """What is decided, and the suggestions."""
-    return await service.run(_current, service, _visit(service, key))
+    return _reply(await service.run(_current, service, _visit(service, key)))
+
+
+def _reply(answer: schemas.View, status: int = 200) -> Response:
+    """An answer as JSON, without a second look at what was just made: these are asked for most often."""
+    return Response(answer.model_dump_json(), status, media_type="application/json")
 
 
 def _current(service: Service, visit: Visit) -> schemas.View:
@@ -178,7 +182,7 @@ CONFLICT: dict[int | str, dict[str, Any]] = {**REFUSALS, 409: {"model": schemas.
 
 
 @router.post("/visits/{key}/decisions", responses=CONFLICT, response_model=schemas.View)
-async def decide(service: Here, person: Clinician, key: str, wanted: schemas.WantedDecision) -> Any:
+async def decide(service: Here, person: Clinician, key: str, wanted: schemas.WantedDecision) -> Response:
     """Record a decision: durable when this answers. 409 with the visit's state if somebody was faster."""
     visit, tagger = _visit(service, key), service.tagger
     about_finding = wanted.verdict in ("present", "absent", "unasked")
@@ -202,7 +206,7 @@ async def decide(service: Here, person: Clinician, key: str, wanted: schemas.Wan
 
 
 @router.post("/visits/{key}/undo", responses=CONFLICT, response_model=schemas.View)
-async def undo(service: Here, person: Clinician, key: str, wanted: schemas.WantedUndo) -> Any:
+async def undo(service: Here, person: Clinician, key: str, wanted: schemas.WantedUndo) -> Response:
     """Take back the newest decision that has not been taken back; the history keeps both."""
     visit, digest = _visit(service, key), service.tagger.digest_
     shown = _shown(service, digest, visit, wanted.version, None)
@@ -226,7 +230,7 @@ def _shown(service: Service, digest: str, visit: Visit, version: int, subject: s
     return shown
 
 
-async def _record(service: Service, visit: Visit, decision: Decision) -> Any:
+async def _record(service: Service, visit: Visit, decision: Decision) -> Response:
     tagger = service.tagger
     try:
         done = await asyncio.wrap_future(service.store.record(decision))
@@ -241,11 +245,11 @@ async def _record(service: Service, visit: Visit, decision: Decision) -> Any:
             verdict=last.verdict if last else "",
             **dict(view),
         )
-        return JSONResponse(moved.model_dump(mode="json"), 409)
+        return _reply(moved, 409)
     except Reused as refused:
         raise HTTPException(422, str(refused)) from None
     except StoreError:
         raise HTTPException(503, "the decision could not be stored; nothing was recorded, try again") from None
     if not done.repeated:
         service.metrics.count("decisions", verdict=done.entry.verdict)
-    return await service.run(service.answers.view, tagger, visit, done.state)
+    return _reply(await service.run(service.answers.view, tagger, visit, done.state))

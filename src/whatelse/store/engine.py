@@ -63,8 +63,8 @@ def _sqlite(url: URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get("writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if connection.get_execution_options().get("writes", False):  # a single SELECT is a transaction of its own
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 

@@ -36,8 +36,8 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of history."""
+class Line:
+    """One line of history in brief: all that a state is made of."""
 
     visit: str
     version: int
@@ -46,6 +46,12 @@ class Entry:
     verdict: str
     undoes: int | None
     actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Line):
+    """One line of history."""
+
     at: datetime
     model: str
     shown: dict[str, Any]
@@ -75,7 +81,7 @@ class Recorded:
 class Conflict(WhatelseError):
     """The visit has moved on since it was looked at; `state` is where it is now, `latest` its newest line."""
 
-    def __init__(self, state: State, latest: Entry | None) -> None:
+    def __init__(self, state: State, latest: Line | None) -> None:
         super().__init__(f"the visit is at version {state.version} by now; look again and decide on that")
         self.state, self.latest = state, latest
 
@@ -84,7 +90,7 @@ class Reused(WhatelseError):
     """A request key that came before with another decision, or nothing to undo."""
 
 
-def state_of(lines: Sequence[Entry]) -> State:
+def state_of(lines: Sequence[Line]) -> State:
     """The state after `lines`, a visit's history in order of version."""
     verdicts: dict[tuple[str, str], str] = {}
     for line in lines:
@@ -97,7 +103,7 @@ def state_of(lines: Sequence[Entry]) -> State:
     return State(version=lines[-1].version if lines else 0, **names)
 
 
-def next_line(lines: Sequence[Entry], wanted: Decision, now: datetime) -> Entry:
+def next_line(lines: Sequence[Line], wanted: Decision, now: datetime) -> Entry:
     """The line that `wanted` becomes after `lines`; Conflict if it was decided on an older version."""
     version = lines[-1].version if lines else 0
     if wanted.version != version:
@@ -131,7 +137,7 @@ def same_request(line: Entry, wanted: Decision) -> bool:
     )
 
 
-def _undoable(lines: Iterable[Entry]) -> Entry:
+def _undoable(lines: Iterable[Line]) -> Line:
     undone, stack = set(), []
     for line in lines:
         if line.undoes is None:

@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,12 +22,13 @@ from whatelse.errors import WhatelseError
 from whatelse.store import schema
 from whatelse.store.access import Access
 from whatelse.store.engine import StoreError, open_engine
-from whatelse.store.history import Decision, Entry, Recorded, Reused, State, next_line, same_request, state_of
+from whatelse.store.history import Decision, Entry, Line, Recorded, Reused, State, next_line, same_request, state_of
 
 BATCH = 256  # decisions in one commit, at most
 CHUNK = 500  # parameters of one IN (…)
 _TABLE = schema.decision
-_COLUMNS = [_TABLE.c[name] for name in Entry.__slots__]
+_COLUMNS = [_TABLE.c[field.name] for field in fields(Entry)]
+_BRIEF = _COLUMNS[: len(Line.__slots__)]  # what a state is made of, without times and JSON to take apart
 _Waiting = tuple[Decision, "Future[Recorded]"]
 
 
@@ -95,13 +96,9 @@ class Store:
         new: list[Entry] = []
         now = datetime.now(UTC)
         with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
-            lines = self._lines(connection, _TABLE.c.visit, {d.visit for d in batch})
-            histories: dict[str, list[Entry]] = {}
-            for line in lines:
-                histories.setdefault(line.visit, []).append(line)
-            known = {
-                line.request: line for line in self._lines(connection, _TABLE.c.request, {d.request for d in batch})
-            }
+            histories = _brief(connection, {d.visit for d in batch})
+            requests = _rows(connection, _WHOLE_OF_REQUESTS, {d.request for d in batch})
+            known = {line.request: line for line in map(entry, requests)}
             for wanted in batch:
                 history = histories.setdefault(wanted.visit, [])
                 try:
@@ -127,18 +124,16 @@ class Store:
     def history(self, visit: str) -> list[Entry]:
         """All lines of a visit, oldest first."""
         with self.engine.connect() as connection:
-            return self._lines(connection, _TABLE.c.visit, [visit])
+            return list(map(entry, _rows(connection, _WHOLE_OF_VISITS, [visit])))
 
     def state(self, visit: str) -> State:
         """What is decided about a visit now."""
-        return state_of(self.history(visit))
+        return self.states([visit]).get(visit, State())
 
     def states(self, visits: Sequence[str]) -> dict[str, State]:
         """The same for many; visits nobody decided on are left out."""
-        histories: dict[str, list[Entry]] = {}
         with self.engine.connect() as connection:
-            for line in self._lines(connection, _TABLE.c.visit, visits):
-                histories.setdefault(line.visit, []).append(line)
+            histories = _brief(connection, visits)
         return {visit: state_of(lines) for visit, lines in histories.items()}
 
     def decided(self) -> set[str]:
@@ -171,19 +166,38 @@ class Store:
                     connection.rollback()
         return self.secret(name)
 
-    @staticmethod
-    def _lines(connection: sa.Connection, column: sa.Column[Any], values: Iterable[str]) -> list[Entry]:
-        wanted, lines = list(values), list[Entry]()
-        for start in range(0, len(wanted), CHUNK):
-            query = sa.select(*_COLUMNS).where(column.in_(wanted[start : start + CHUNK]))
-            lines.extend(map(entry, connection.execute(query.order_by(_TABLE.c.visit, _TABLE.c.version))))
-        return lines
-
     def tag_lines(self) -> Iterator[Entry]:
         """Every line about a tag, by visit and version, streamed."""
         query = sa.select(*_COLUMNS).where(_TABLE.c.kind == "tag").order_by(_TABLE.c.visit, _TABLE.c.version)
         with self.engine.connect().execution_options(yield_per=5_000) as connection:
             yield from map(entry, connection.execute(query))
+
+
+def _among(columns: Sequence[sa.Column[Any]], where: sa.Column[Any]) -> sa.Select[Any]:
+    """A query for rows whose `where` is among `values`, by visit and version. Made once: making one costs more than
+    running it."""
+    chosen = sa.select(*columns).where(where.in_(sa.bindparam("values", expanding=True)))
+    return chosen.order_by(_TABLE.c.visit, _TABLE.c.version)
+
+
+_BRIEF_OF_VISITS = _among(_BRIEF, _TABLE.c.visit)
+_WHOLE_OF_VISITS = _among(_COLUMNS, _TABLE.c.visit)
+_WHOLE_OF_REQUESTS = _among(_COLUMNS, _TABLE.c.request)
+
+
+def _rows(connection: sa.Connection, query: sa.Select[Any], values: Iterable[str]) -> Iterator[Any]:
+    """The rows of a query of `_among`, in as many steps as a database takes parameters."""
+    wanted = list(values)
+    for start in range(0, len(wanted), CHUNK):
+        yield from connection.execute(query, {"values": wanted[start : start + CHUNK]}).all()
+
+
+def _brief(connection: sa.Connection, visits: Iterable[str]) -> dict[str, list[Line]]:
+    """Visit -> its history in brief; visits without one are left out."""
+    histories: dict[str, list[Line]] = {}
+    for row in _rows(connection, _BRIEF_OF_VISITS, visits):
+        histories.setdefault(row[0], []).append(Line(*row))
+    return histories
 
 
 def entry(row: Any) -> Entry:
