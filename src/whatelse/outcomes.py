@@ -25,6 +25,7 @@ from whatelse.noisyor.posterior import posterior
 from whatelse.tagger import Tagger
 
 CALIBRATED = 2000  # visits whose probabilities are compared with the truth
+CURVE_FROM = 0.01
 TERMS = 8
 RESAMPLES = 2000
 
@@ -113,7 +114,11 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
 def calibrations(
     models: Mapping[str, Learned], cohort: Cohort, seed: int = 0, visits: int = CALIBRATED
 ) -> list[dict[str, Any]]:
-    """Reliability of each model's probabilities, nothing confirmed, on the same labelled visits of a cohort."""
+    """Reliability of each model's probabilities, nothing confirmed, on the same labelled visits of a cohort.
+
+    Error and Brier score are over all questions. Most of them are about conditions that nobody would think of, so the
+    curve is of those to which the model gives at least `CURVE_FROM`: the ones a person sees.
+    """
     if cohort.Y is None:
         return []
     known = np.flatnonzero(cohort.labelled)
@@ -123,8 +128,11 @@ def calibrations(
     for name, learned in models.items():
         evidence = None if learned.evidence is None else learned.evidence(X)
         found = posterior(learned.model, X, evidence=evidence, tolerance=1e-2, top=0)
-        curve = asdict(calibration(found.marginals, cohort.Y[rows]))
-        out.append({"model": name, "visits": len(rows), "certified": float(found.certified.mean()), **curve})
+        over_all = calibration(found.marginals, cohort.Y[rows])
+        likely = found.marginals >= CURVE_FROM
+        curve = calibration(found.marginals[likely], cohort.Y[rows][likely], bins=12) if likely.any() else over_all
+        whole = {"certified": float(found.certified.mean()), "ece": over_all.ece, "brier": over_all.brier}
+        out.append({"model": name, "visits": len(rows), **asdict(curve), **whole})
     return out
 
 

@@ -105,7 +105,7 @@ def reliability(curves: list[dict[str, Any]]) -> str:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.2, 4.6), layout="constrained")
         axes = figure.subplots()
-        floor = 1e-3
+        floor = 1e-2
         axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.8, alpha=0.5)
         for k, curve in enumerate(curves):
             points = [

@@ -20,6 +20,10 @@ COURSE = (
     "the supervised term switched off (λ 0). Dotted: random initialisation. Shaded: burn-in, in which only the "
     "recognition model changes."
 )
+CURVE = (
+    "Probabilities of at least 1%, in groups of equal size, on logarithmic axes. On the diagonal, one in ten of those "
+    "given 10% has the condition. The figures below are over all probabilities."
+)
 
 
 def write_report(results: dict[str, Any], folder: Path, command: str = "") -> Path:
@@ -134,7 +138,7 @@ def _sections(results: dict[str, Any], command: str) -> list[tuple[str, str, str
             "calibration",
             "Do probabilities mean what they say?",
             f"<p>Every condition of {curves[0]['visits']:,} test visits, nothing confirmed.</p>"
-            + _figure(figures.reliability(shown), "On the diagonal, one in ten at 10% has it. Logarithmic.", "small")
+            + _figure(figures.reliability(shown), CURVE, "small")
             + tables.calibration(curves)
             if curves
             else "",

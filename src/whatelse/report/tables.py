@@ -125,7 +125,7 @@ def terms(terms_by_model: dict[str, list[dict[str, Any]]]) -> str:
         for model in shown:
             own = terms_by_model[model][i]
             words = own.get("evidence") or own["terms"]
-            cells.append(", ".join(_word(word) for word in words))
+            cells.append(" · ".join(_word(word) for word in words))  # names may have commas
         body.append(cells)
     evidence = any(e.get("evidence") for e in terms_by_model.get("whatelse", ()))
     titles = {"whatelse": "whatelse: strongest evidence" if evidence else "whatelse: lowest failure"}
