@@ -170,7 +170,7 @@ def test_evidence_reaches_both_tasks(model: NoisyOr) -> None:
     X, Y = sample(model, 300, np.random.default_rng(8))
     shout = np.eye(6)[2] * 50
 
-    def evidence(x: sp.csr_matrix) -> np.ndarray:
+    def evidence(x: sp.csr_matrix, unobserved: sp.csr_matrix | None = None) -> np.ndarray:
         return np.tile(shout, (x.shape[0], 1))
 
     tags = heldout_tag_scores(noisyor_scorer(model, evidence), X, Y, heldout_tag_draws(Y), resamples=5)

@@ -26,9 +26,10 @@ ROOMS = """
     findings vocabulary collecting cohort diagnostics
     noisyor
     modelfile export
-    baselines learning
+    baselines evaluate
+    nvil_course learning
     suggestions tagger
-    evaluate
+    labelled examples outcomes reproduce
     report
     store
     server
@@ -60,7 +61,7 @@ ONLY_IN = {
 }
 
 # The numerical core: arrays only.
-CORE_MAY_IMPORT = {"numpy", "scipy", "numba", "whatelse.errors", "whatelse.noisyor", *sys.stdlib_module_names}
+CORE_MAY_IMPORT = {"numpy", "scipy", "numba", "threadpoolctl", "whatelse.errors", "whatelse.noisyor", *sys.stdlib_module_names}
 LEARNER_MAY_IMPORT = {"torch", "safetensors"}  # noisyor/*nvil*.py, an extra
 
 # Files that talk to a terminal, or that a tool runs as scripts.

@@ -131,7 +131,7 @@ def heldout_anchor_scores(
     draws: Draws,
     *,
     inference: Literal["posterior", "gibbs"] = "posterior",
-    evidence: Callable[[sp.csr_matrix], Floats] | None = None,
+    evidence: Callable[[sp.csr_matrix, sp.csr_matrix], Floats] | None = None,
     sweeps: int = 1000,
     resamples: int = 2000,
     seed: int = 0,
@@ -157,7 +157,7 @@ def heldout_anchor_scores(
         unobserved.eliminate_zeros()
         rest = sp.csr_matrix(x - x.multiply(unobserved))
         rest.eliminate_zeros()
-        added = None if evidence is None else evidence(rest)
+        added = None if evidence is None else evidence(rest, unobserved)
         if inference == "gibbs":
             marginals = gibbs(model, rest, unobserved, evidence=added, sweeps=sweeps, rng=seed + draw).marginals
         else:

@@ -16,13 +16,17 @@ import numpy as np
 from whatelse.baselines import naive_labels, oracle
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
+from whatelse.evaluate import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
 from whatelse.noise import NoiseRates
 from whatelse.noisyor.anchored import fit_anchored
+from whatelse.noisyor.em import fit_em
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import NoisyOr
 from whatelse.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
 
+EM_STEPS = 60
+TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 6, 2_000
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""
 
@@ -39,23 +43,51 @@ class Learned:
 
 
 def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
-    """The default: a noisy-or from anchors, weighed and joined by what hidden anchors teach (docs/learning.md)."""
-    fit = fit_anchored(
+    """The default (docs/learning.md). Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
+
+    EM climbs the likelihood of the noisy-or. On visits that obey the model this makes it better, and held-out anchors
+    show it; on others it drifts, and they show that too: a trial decides, without labels.
+    """
+    trial = _em_trial(cohort, rates, seed, progress)
+    notes: dict[str, Any] = {"em_trial": {"held_out_anchors_gain": trial.difference, "low": trial.low}}
+    if trial.low > 0:
+        progress("learning by EM", 0, EM_STEPS)
+        fit = fit_em(
+            cohort.X, learn_naive(cohort, rates, seed, progress).model, steps=EM_STEPS, sparsity=1.0,
+            on_step=lambda step, model: progress("learning by EM", step.step, EM_STEPS),
+        )  # fmt: skip
+        return Learned(fit.model, None, tuple(step.bound for step in fit.history), fit.converged, notes)
+    anchored = fit_anchored(
         cohort.X, cohort.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive,
         seed=seed, on_step=progress,
     )  # fmt: skip
     names = cohort.vocabulary.names
-    notes = {
-        "weight_of_findings": fit.kappa,
-        "evidence_penalty": fit.penalty,
-        "trusted_anchors_recovered": fit.trials,
+    notes |= {
+        "weight_of_findings": anchored.kappa,
+        "evidence_penalty": anchored.penalty,
+        "anchors_found_again": anchored.trials,
         "excuses": {
             condition: [names[j] for j in np.flatnonzero(row)]
-            for condition, row in zip(cohort.conditions, fit.excuse, strict=True)
+            for condition, row in zip(cohort.conditions, anchored.excuse, strict=True)
             if row.any()
         },
     }
-    return Learned(fit.model, fit.evidence, fit.history, fit.converged, notes)
+    return Learned(anchored.model, anchored.evidence, anchored.history, anchored.converged, notes)
+
+
+def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> PairedTest:
+    """How much a few steps of EM, from naive labels on part of the visits, help to find held-out anchors of others."""
+    progress("trying EM", 0, 1)
+    order = np.random.default_rng(seed).permutation(len(cohort))[:TRIAL_VISITS]
+    learn, judge = cohort.rows(np.sort(order[len(order) // 3 :])), cohort.rows(np.sort(order[: len(order) // 3]))
+    naive = learn_naive(learn, rates, seed, progress).model
+    climbed = fit_em(learn.X, naive, steps=TRIAL_STEPS, sparsity=1.0).model
+    draws = heldout_anchor_draws(judge.A, seed=seed, visits=TRIAL_JUDGES)
+    before, after = (
+        heldout_anchor_scores(model, judge.X, judge.anchor_columns, draws, resamples=1).by_visit["mrr"]
+        for model in (naive, climbed)
+    )
+    return paired_test(before, after, resamples=1000, seed=seed)
 
 
 def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:

@@ -238,7 +238,7 @@ def _share(found: Bools) -> float:
 
 
 def _choose(penalties: tuple[float | None, ...], trials: dict[str, tuple[float, float]]) -> float | None:
-    """The penalty that finds most trusted anchors again, of those that gain no more (in log odds) on distrusted ones."""
+    """The penalty that finds most trusted anchors, of those that gain no more, in log odds, on distrusted ones."""
     base = trials[str(penalties[0])]
     fair = [
         penalty

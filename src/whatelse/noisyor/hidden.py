@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
@@ -149,7 +150,7 @@ def fit_hidden(
 
     first = np.concatenate([start, np.zeros(size_w + len(upper[0])), [0.5]])
     limits = [(None, None)] * (len(first) - 1) + [(0.0, 1.0)]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, threadpool_limits(1, "blas"):  # its vectors are too short to share
         found = minimize(
             objective, first, jac=True, method="L-BFGS-B", bounds=limits,
             callback=lambda _: history.append(-latest[0]),
