@@ -30,7 +30,7 @@ from numba import njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.mle import LEAK_FLOOR, edit_anchors
+from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import Floats, NoisyOr
 
 Ints = NDArray[np.int64]
@@ -113,7 +113,7 @@ def moments_model(
     *,
     method: Method = "kl",
     shrink: float = 0.0,
-    leak_floor: float = LEAK_FLOOR,
+    leak_floor: float | None = None,
 ) -> NoisyOr:
     """The moments estimate of the whole model, anchors and priors as the noise rates say, and frozen.
 
@@ -134,7 +134,8 @@ def moments_model(
     fail[:, columns] = 1.0
     explained = np.exp(np.log1p(-pi[:, None] * (1 - fail)).sum(0))
     quiet = 1 - counts.findings / max(counts.visits, 1)
-    leak = np.clip(1 - quiet / explained, leak_floor, 1 - leak_floor)
+    floor = 1 / (counts.visits + 2) if leak_floor is None else leak_floor
+    leak = np.clip(1 - quiet / explained, floor, 1 - floor)
     return edit_anchors(NoisyOr(pi, fail, leak), columns, sensitivity, false_positive)
 
 
