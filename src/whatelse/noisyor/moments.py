@@ -120,7 +120,7 @@ def moments_model(
         f_ij = clip((1 - u_1) / (1 - u_0), 1 / (N_i + 2), 1),       l_j = 1 - P(X_j=0) / prod_i (1 - pi_i + pi_i f_ij)
 
     with N_i the visits with anchor i (the second is Quickscore solved for the leak, raised to `leak_floor` where
-    it is below). Consistent: on data that obey the model the error falls like 1/sqrt(N). O(m n) whatever the number
+    it is below: by default 1 / (N + 2), for the same reason). Consistent: on data that obey the model the error falls like 1/sqrt(N). O(m n) whatever the number
     of visits.
     `method` and `shrink`: see `denoise`.
     """
@@ -134,8 +134,8 @@ def moments_model(
     fail[:, columns] = 1.0
     explained = np.exp(np.log1p(-pi[:, None] * (1 - fail)).sum(0))
     quiet = 1 - counts.findings / max(counts.visits, 1)
-    floor = 1 / (counts.visits + 2) if leak_floor is None else leak_floor
-    leak = np.clip(1 - quiet / explained, floor, 1 - floor)
+    least = 1 / (counts.visits + 2) if leak_floor is None else leak_floor
+    leak = np.clip(1 - quiet / explained, least, 1 - least)
     return edit_anchors(NoisyOr(pi, fail, leak), columns, sensitivity, false_positive)
 
 
