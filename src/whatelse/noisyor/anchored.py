@@ -8,13 +8,14 @@
 4. Whether linear evidence is used, and how strongly it is penalised, is chosen on held-out anchors, split by the model
    without it into those that are probably true and those that are probably not. Evidence that finds false anchors
    again better than it finds true ones has learned how a condition is mentioned, not what it does: it is refused.
-5. The prior's log odds are set so that the model expects as many of each condition as the noise rates say.
+5. One temperature and one shift of all log odds, so that visits with and without anchors have, by the model's own
+   probabilities, as many conditions as the noise rates say. Neither changes the order of tags.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,7 @@ def fit_anchored(
     noisyor = _noisyor(visits, rates, excuse)
     fit = fit_hidden(visits.pairs, _crossed_gains(visits, rates, excuse, rng), visits.log_rate, weight_penalty=chosen)
     tell("calibrating", steps - 1, steps)
-    model, evidence = _assemble(noisyor, fit, rates, visits, excuse)
-    model = _calibrated(model, evidence, X, rates, rng)
+    model, evidence = _calibrated(*_assemble(noisyor, fit, rates, visits, excuse), visits, rates, rng)
     return Anchored(model, evidence, excuse, chosen, fit.kappa, trials, fit.history, fit.converged)
 
 
@@ -194,26 +194,45 @@ def _assemble(
 
 
 def _calibrated(
-    model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, rates: _Rates, rng: np.random.Generator, rounds: int = 12
-) -> NoisyOr:
-    """Shift the prior's log odds until the mean probability of each condition, over visits, is its prior.
-
-    Half of the way condition by condition: the rest keeps the order that hidden anchors taught.
-    """
-    sample = X[np.sort(rng.permutation(X.shape[0])[:CALIBRATE_ON])]
-    added = evidence(sample)
-    start = bias = logit(model.prior)
+    model: NoisyOr, evidence: Evidence, visits: _Visits, rates: _Rates, rng: np.random.Generator, rounds: int = 4
+) -> tuple[NoisyOr, Evidence]:
+    """Step 5. Each round solves for temperature and shift as if conditions were independent given the visit."""
+    X = visits.X[np.sort(rng.permutation(visits.X.shape[0])[:CALIBRATE_ON])]
+    fires = X[:, visits.columns].toarray().astype(bool)
+    fires_not = (1 - rates.sensitivity) * rates.prior
+    fn = fires_not / (fires_not + (1 - rates.false_positive) * (1 - rates.prior))
+    wanted = (fires * rates.ppv).sum(), (~fires * fn).sum()
     for _ in range(rounds):
-        trial = _with_bias(model, bias)
-        mean = posterior(trial, sample, evidence=added, tolerance=1e-2, budget=2000, top=0).marginals.mean(0)
-        bias = bias + np.clip(np.log(rates.prior) - np.log(np.maximum(mean, 1e-9)), -1.0, 1.0)
-    moved = bias - start
-    return _with_bias(model, start + 0.5 * moved + 0.5 * np.median(moved))
+        found = posterior(model, X, evidence=evidence(X), tolerance=1e-2, budget=2000, top=0).marginals
+        own = logit(np.clip(found, 1e-9, 1 - 1e-9))
+        temperature, shift = _solve(own, fires, wanted)
+        temperature = min(temperature, 1 / model.weight[visits.columns[0]])  # weights stay within [0, 1]
+        prior = np.clip(expit(temperature * logit(model.prior) + shift), 1e-9, 1 - 1e-9)
+        model = NoisyOr(
+            prior, model.fail, model.leak, model.frozen, temperature * model.weight, temperature * model.coupling
+        )
+        evidence = replace(
+            evidence,
+            weight=temperature * evidence.weight,
+            anchor_log_odds=temperature * evidence.anchor_log_odds,
+        )
+    return model, evidence
 
 
-def _with_bias(model: NoisyOr, bias: Floats) -> NoisyOr:
-    prior = np.clip(expit(bias), 1e-9, 1 - 1e-9)
-    return NoisyOr(prior, model.fail, model.leak, model.frozen, model.weight, model.coupling)
+def _solve(log_odds: Floats, fires: Bools, wanted: tuple[float, float]) -> tuple[float, float]:
+    """Temperature t and shift c with sum of expit(t log_odds + c) as wanted where the anchor fires, and where not.
+
+    For each t one c gives the sum where it does not fire; a higher t raises the other sum. Bisection in both.
+    """
+    on, off = log_odds[fires], log_odds[~fires]
+    low, high = 0.1, 4.0
+    shift = 0.0
+    for _ in range(25):
+        temperature = np.sqrt(low * high)
+        shift = _shift(temperature * off, wanted[1] / off.size)
+        too_many = expit(temperature * on + shift).sum() > wanted[0]
+        low, high = (low, temperature) if too_many else (temperature, high)
+    return float(np.sqrt(low * high)), shift
 
 
 def _truth(assembled: tuple[NoisyOr, Evidence], judge: _Visits, rates: _Rates) -> Floats:

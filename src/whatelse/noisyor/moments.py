@@ -119,9 +119,9 @@ def moments_model(
 
         f_ij = clip((1 - u_1) / (1 - u_0), 1 / (N_i + 2), 1),       l_j = 1 - P(X_j=0) / prod_i (1 - pi_i + pi_i f_ij)
 
-    with N_i the visits with anchor i (the second is Quickscore solved for the leak, raised to `leak_floor` where
-    it is below: by default 1 / (N + 2), for the same reason). Consistent: on data that obey the model the error falls like 1/sqrt(N). O(m n) whatever the number
-    of visits.
+    with N_i the visits with anchor i. The second is Quickscore solved for the leak; where it is below `leak_floor`,
+    by default 1 / (N + 2) for the same reason, it is raised to it. Consistent: on data that obey the model the error
+    falls like 1/sqrt(N). O(m n) whatever the number of visits.
     `method` and `shrink`: see `denoise`.
     """
     pi = np.asarray(prior, float)
