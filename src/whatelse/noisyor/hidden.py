@@ -14,6 +14,7 @@ a noisy-or cannot say.
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from whatelse.noisyor.params import Bools, Floats, NoisyOr
 Ints = NDArray[np.int64]
 PARTS = 8  # the sum over pairs is cut so, whatever the number of cores: the same bits everywhere
 TOLERANCE = 1e-5  # largest gradient a pair at which the optimum counts as reached
+FLAT = 1e-8  # relative gain of a step below which it does too
 MAX_STEPS = 150
 
 
@@ -150,11 +152,14 @@ def fit_hidden(
 
     first = np.concatenate([start, np.zeros(size_w + len(upper[0])), [0.5]])
     limits = [(None, None)] * (len(first) - 1) + [(0.0, 1.0)]
-    with ThreadPoolExecutor(2) as pool, threadpool_limits(1, "blas"):  # its vectors are too short to share
+    with (
+        ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool,
+        threadpool_limits(1, "blas"),
+    ):  # its vectors are too short to share
         found = minimize(
             objective, first, jac=True, method="L-BFGS-B", bounds=limits,
             callback=lambda _: history.append(-latest[0]),
-            options={"maxiter": max_steps, "maxcor": 15, "gtol": TOLERANCE, "ftol": 1e-8},
+            options={"maxiter": max_steps, "maxcor": 15, "gtol": TOLERANCE, "ftol": FLAT},
         )  # fmt: skip
     bias, weight, coupling, kappa = unpack(found.x)
     full = np.ascontiguousarray(weight.T) if with_weight else np.zeros((m, n))
