@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whatelse import learning
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import build_cohort
 from whatelse.simulate import simulate
@@ -31,7 +32,7 @@ def make_department(folder: Path, learn_from: int = 4_000) -> None:
     """A model and VISITS visits in `folder`, unless they are there already."""
     if not (folder / "department.model").exists():
         cohort = build_cohort(simulate(learn_from, 1), AnchorSet.shipped())
-        Tagger("naive").fit(cohort).save(folder / "department.model")
+        Tagger(learning.DEFAULT).fit(cohort).save(folder / "department.model")
     if not (folder / "visits.jsonl").exists():
         write_visits(simulate(VISITS, 2), folder / "visits.jsonl")
 
@@ -157,7 +158,7 @@ async def _timed(
             status, answer = await connection.ask(method, path, body)
         except (ConnectionError, TimeoutError) as broken:
             tally.errors.append(type(broken).__name__)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.25)
             continue
         tally.seconds.append(time.perf_counter() - start)
         if status == 409 and body is not None:

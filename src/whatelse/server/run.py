@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable
 
 import uvicorn
@@ -56,7 +55,6 @@ def listen(settings: Settings) -> socket.socket:
 
 async def _run(service: Service, listening: socket.socket, announce: Callable[[str], None]) -> None:
     settings = service.settings
-    sys.setswitchinterval(0.001)  # threads that ask the model give way to the event loop five times sooner than usual
     config = uvicorn.Config(
         create_app(service),
         http=impatient(settings.client_seconds),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TypeVar
 from whatelse.errors import ModelFileError, WhatelseError
 from whatelse.server.answers import Answers
 from whatelse.server.metrics import Metrics
-from whatelse.server.remember import RememberingVocabulary
+from whatelse.server.remember import remembering
 from whatelse.server.settings import Settings
 from whatelse.server.worklist import Worklist
 from whatelse.store import Store
@@ -62,13 +61,6 @@ class Service:
         self.worklist.stop()
         self.threads.shutdown(wait=True, cancel_futures=True)
         self.store.close()
-
-
-def remembering(tagger: Tagger) -> Tagger:
-    """The same tagger, reading each record that is looked at once."""
-    same = copy.copy(tagger)
-    same.vocabulary_ = RememberingVocabulary.of(tagger.vocabulary_)
-    return same
 
 
 def load_model(path: Path) -> Tagger:

@@ -73,7 +73,12 @@ class Settings(BaseSettings):
     client_seconds: float = Field(default=10, gt=0, description="time a client has to send a request")
     keep_alive_seconds: int = Field(default=30, ge=1, description="time a connection may be idle")
     max_connections: int = Field(default=1000, ge=10, description="connections and requests at once; more get 503")
-    threads: int = Field(default=2, ge=1, le=64, description="threads that answer questions to the model")
+    threads: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="threads that ask the model; more than one only helps where queries are long",
+    )
 
     @property
     def loopback(self) -> bool:
