@@ -1,7 +1,7 @@
 """Take the screenshots of the README: `python scripts/screenshots.py`, into docs/img/.
 
 A department is simulated and a model learned from it, or `--demo FOLDER` uses what `make demo` left there. The visit
-shown is the one where confirming a fall moves intracranial hemorrhage most.
+shown has both a fall and an intracranial hemorrhage: the one where confirming the first lifts the second most.
 """
 
 from __future__ import annotations
@@ -46,16 +46,14 @@ def department(demo: Path | None, folder: Path) -> tuple[Path, list[Visit]]:
 
 
 def most_moved(tagger: Tagger, visits: list[Visit]) -> Visit:
-    """The visit where confirming CONFIRMED lifts RISING most, in probability."""
+    """The visit where confirming CONFIRMED lifts RISING most, in probability, among those that do have both."""
 
     def rise(visit: Visit) -> float:
         before = {tag.condition: tag.probability for tag in tagger.suggest(visit).tags}
         after = {tag.condition: tag.probability for tag in tagger.suggest(visit, confirmed=[CONFIRMED]).tags}
-        return (after[RISING] - before[RISING]) * (0.1 < before[CONFIRMED] < 0.98)
+        return after[RISING] - before[RISING]
 
-    column = tagger.conditions_.index(RISING)
-    chances = tagger.suggest_many(visits)[:, column]
-    return max((visits[i] for i in (-chances).argsort()[:150]), key=rise)
+    return max((v for v in visits if v.truth and {CONFIRMED, RISING} <= set(v.truth)), key=rise)
 
 
 @contextmanager
@@ -78,8 +76,10 @@ def serving(model: Path, visits: list[Visit], folder: Path) -> Iterator[tuple[Se
 
 
 def open_page(browser: Browser, url: str, width: int = 1280, height: int = 860, **options: Any) -> Page:
-    """A loaded page, twice as sharp as its size."""
-    page = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=2, **options).new_page()
+    """A loaded page, sharper than its size."""
+    page = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=1.5, **options
+    ).new_page()
     page.goto(url)
     page.wait_for_selector("html.loaded", state="attached")
     page.wait_for_timeout(300)
