@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 from whatelse.server import schemas as s
 from whatelse.server.findings import Located, denials, in_words, locate, telling, title, titles
+from whatelse.server.remember import Memory
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
@@ -28,6 +29,7 @@ class Answers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._views: OrderedDict[tuple[str, str, int], s.View] = OrderedDict()
+        self._denied = Memory(REMEMBERED)
 
     def view(self, tagger: Tagger, visit: Visit, state: State) -> s.View:
         """Where a stored visit stands."""
@@ -36,7 +38,11 @@ class Answers:
             if (known := self._views.get(key)) is not None:
                 self._views.move_to_end(key)
                 return known
-        made = view(tagger, visit, state)
+        absent = settle(tagger, state).absent
+        denied = self._denied.get(
+            (tagger.digest_, visit.id, absent), lambda: denials(tagger, locate(tagger, visit), absent)
+        )
+        made = view(tagger, visit, state, denied)
         with self._lock:
             self._views[key] = made
             while len(self._views) > REMEMBERED:
@@ -49,11 +55,12 @@ class Answers:
             return self._views.get((digest, visit, version))
 
 
-def view(tagger: Tagger, visit: Visit, state: State) -> s.View:
-    """Suggestions for a visit. Cost: one query."""
+def view(tagger: Tagger, visit: Visit, state: State, denied: dict[str, list[str]] | None = None) -> s.View:
+    """Suggestions for a visit. Cost: one query, and the reading of its notes unless `denied` is given."""
     known = settle(tagger, state)
     found = tagger.suggest(visit, known.confirmed, known.rejected, known.present, known.absent)
-    denied, names = denials(tagger, locate(tagger, visit), known.absent), titles(tagger)
+    denied = denials(tagger, locate(tagger, visit), known.absent) if denied is None else denied
+    names = titles(tagger)
     tags = [
         s.Tag(
             condition=tag.condition,
