@@ -1,0 +1,224 @@
+"""The default learner: its time beside NVIL's, its time and memory by number of visits, and 100 conditions.
+
+    python -m benchmarks.learning nvil [--epochs 20]
+    python -m benchmarks.learning visits [--sizes 10000 30000 100000 273174]
+    python -m benchmarks.learning conditions
+
+Prints markdown tables. `nvil` is the paper's size: 11,000 visits with two conditions or more, about 1,000 findings, 23
+conditions, from the simulated department, as it is and obeying the model; held-out tag on 2,000 others. NVIL has the
+paper's settings and starts from the moments. It runs for --epochs, up to half of them burn-in, and its time for 200 (50
+of them burn-in) is extrapolated from the seconds an epoch of each sort took. Its accuracy is that of the epochs run: for
+what the paper's learner ends with give --epochs 200.
+
+`visits` measures each size in a process of its own: peak memory is the whole process's, libraries and visits included.
+"obeying" visits are drawn from a network, and EM learns them; "departing" ones say every finding three times. Processor
+seconds are those of all threads: on a busy machine they tell more than the clock, and on two idle cores the clock shows
+a little over half of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.em import network, rates
+from whatelse.anchors import AnchorSet, Condition
+from whatelse.cohort import Cohort, build_cohort
+from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
+from whatelse.learning import learn
+from whatelse.noise import NoiseRates
+from whatelse.noisyor import NoisyOr, sample
+from whatelse.noisyor.anchored import fit_anchored
+from whatelse.simulate import Departures, simulate
+from whatelse.vocabulary import Vocabulary
+
+SIZES = (10_000, 30_000, 100_000, 273_174)
+PAPER_VISITS, TEST_VISITS, PAPER_EPOCHS = 11_000, 2_000, 200
+DRAWN = 100_000  # distinct visits at most; beyond, they repeat
+
+
+def as_cohort(X: sp.csr_matrix, m: int) -> Cohort:
+    """Arrays whose first m findings are anchors, as a cohort (where the last m are)."""
+    moved = sp.csr_matrix(sp.hstack([X[:, m:], X[:, :m]], format="csr"), dtype=np.uint8)
+    moved.sort_indices()
+    anchors = AnchorSet(tuple(Condition(f"c{i}", f"C{i}", "acute", {}, ()) for i in range(m)))
+    names = (*(f"w{j}" for j in range(X.shape[1] - m)), *(f"anchor:{name}" for name in anchors.names))
+    counts = np.bincount(moved.indices, minlength=moved.shape[1])
+    ids = np.arange(X.shape[0]).astype(object)
+    return Cohort(moved, Vocabulary(names, counts, X.shape[0], anchors), ids)
+
+
+def draw(visits: int, kind: str, m: int = 23, seed: int = 0) -> tuple[Cohort, NoiseRates]:
+    """Visits (about 1,000 findings) that obey the model, or depart from it, and their noise rates."""
+    rng = np.random.default_rng(seed)
+    n = 1003 if kind == "obeying" else m + (1003 - m) // 3
+    truth = network(rng, m, n)
+    X, _ = sample(truth, min(visits, DRAWN), rng)
+    _, sensitivity, false_positive = rates(truth)
+    noise = NoiseRates(truth.prior, sensitivity, false_positive, tuple(f"c{i}" for i in range(m)))
+    if kind == "departing":
+        X = sp.csr_matrix(sp.hstack([X, X[:, m:], X[:, m:]], format="csr"))
+    return as_cohort(X[np.arange(visits) % X.shape[0]], m), noise
+
+
+class Clock:
+    """Wall and processor seconds since it was made."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self.began[0], time.process_time() - self.began[1]
+
+
+def warm() -> None:
+    """Compile the kernels, which a first fit would pay for."""
+    cohort, noise = draw(400, "obeying", m=3)
+    learn(cohort, noise, "anchored")
+    fit_anchored(cohort.X, cohort.anchor_columns, noise.prior, noise.sensitivity, noise.false_positive)
+
+
+# ---- beside NVIL
+
+
+def beside_nvil(epochs: int, seed: int) -> None:
+    """Time of a whole fit by the default learner against the paper's, and where each gets to."""
+    print(f"| visits | model | accuracy | processor s | times less than NVIL's {PAPER_EPOCHS} epochs |")
+    print("|---|---|---|---|---|")
+    warm()
+    for title, departures in (("all departures", Departures()), ("model obeyed", Departures.none())):
+        count = PAPER_VISITS + TEST_VISITS
+        whole = build_cohort(simulate(count, seed, departures, min_conditions=2))
+        cohort, test = whole.rows(np.arange(PAPER_VISITS)), whole.rows(np.arange(PAPER_VISITS, count))
+        assert cohort.Y is not None and test.Y is not None
+        noise = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
+        draws = heldout_tag_draws(test.Y, draws=3)
+
+        def accuracy(model: NoisyOr, evidence: Any = None, test: Cohort = test, draws: Any = draws) -> float:
+            scorer = noisyor_scorer(model, evidence)
+            return heldout_tag_scores(scorer, test.X, test.Y, draws, resamples=1).accuracy.value
+
+        def row(name: str, value: float, seconds: float, ratio: str = "", title: str = title) -> None:
+            print(f"| {title} | {name} | {value:.3f} | {seconds:.1f} | {ratio} |", flush=True)
+
+        for name in ("naive", "oracle"):
+            clock = Clock()
+            row(name, accuracy(learn(cohort, noise, name).model), clock.read()[1])
+        clock = Clock()
+        default = learn(cohort, noise, "anchored")
+        ours = clock.read()[1]
+        how = "EM" if default.evidence is None else "hidden anchors"
+        value = accuracy(default.model, default.evidence)
+        seconds, slow = _nvil(cohort, noise, epochs, seed)
+        row(f"default ({how})", value, ours, f"{seconds / ours:.0f}")
+        row(f"NVIL, {epochs} epochs run, 200 extrapolated" if epochs < 200 else "NVIL", accuracy(slow), seconds, "1")
+
+
+def _nvil(cohort: Cohort, noise: NoiseRates, epochs: int, seed: int) -> tuple[float, NoisyOr]:
+    """Processor seconds of 200 epochs, of which `epochs` are run, and the model. Burn-in is timed apart: it is cheaper."""
+    from whatelse.noisyor.nvil import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
+
+    settings = NvilSettings()
+    burn_in = min(settings.burn_in, epochs // 2)
+    marks: list[float] = [time.process_time()]
+    start = learn(cohort, noise, "moments").model
+
+    def mark(end: EpochEnd) -> None:
+        marks.append(time.process_time())
+
+    run = replace(settings, epochs=epochs, burn_in=burn_in)
+    result = fit_nvil(cohort.X, start, cohort.anchor_columns, run, seed, on_epoch=mark)
+    spent = np.diff(marks)
+    whole = settings.burn_in * np.mean(spent[1:burn_in]) + (PAPER_EPOCHS - settings.burn_in) * np.mean(spent[burn_in:])
+    return float(whole), result.model
+
+
+# ---- by number of visits
+
+
+def measure(visits: int, kind: str, m: int) -> dict[str, Any]:
+    """One fit in this process."""
+    cohort, noise = draw(visits, kind, m)
+    warm()
+    loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    clock = Clock()
+    learned = learn(cohort, noise, "anchored")
+    wall, cpu = clock.read()
+    return {
+        "visits": visits,
+        "learner": "EM" if learned.evidence is None else "hidden anchors",
+        "steps": len(learned.history),
+        "wall": wall,
+        "cpu": cpu,
+        "loaded": loaded / 2**20,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def apart(visits: int, kind: str, m: int = 23) -> dict[str, Any]:
+    """`measure` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.learning", "measure", "--sizes", str(visits), "--kind", kind]
+    done = subprocess.run([*command, "--conditions", str(m)], check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def by_visits(sizes: list[int], kinds: list[str]) -> None:
+    print("| visits | which | learned by | steps | processor s | wall s | peak GB (before learning) |")
+    print("|---|---|---|---|---|---|---|")
+    for kind in kinds:
+        cpu = []
+        for size in sizes:
+            found = apart(size, kind)
+            cpu.append(found["cpu"])
+            print(
+                f"| {size:,} | {kind} | {found['learner']} | {found['steps']} | {found['cpu']:.0f} | "
+                f"{found['wall']:.0f} | {found['peak']:.2f} ({found['loaded']:.2f}) |",
+                flush=True,
+            )
+        if len(sizes) > 1:
+            slope = np.polyfit(np.log(sizes), np.log(cpu), 1)[0]
+            last = np.log(cpu[-1] / cpu[-2]) / np.log(sizes[-1] / sizes[-2])
+            print(f"\n{kind}: slope of log processor time on log visits {slope:.2f}, of the last two {last:.2f}\n")
+
+
+def by_conditions(visits: int) -> None:
+    print("| conditions | learned by | processor s | wall s | peak GB |")
+    print("|---|---|---|---|---|")
+    for m in (23, 50, 100):
+        found = apart(visits, "obeying", m)
+        print(
+            f"| {m} | {found['learner']} | {found['cpu']:.0f} | {found['wall']:.0f} | {found['peak']:.2f} |", flush=True
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["nvil", "visits", "conditions", "measure"])
+    parser.add_argument("--epochs", type=int, default=20, help="epochs of NVIL to run, half of them burn-in at most")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--kind", choices=["obeying", "departing"], nargs="+", default=["obeying", "departing"])
+    parser.add_argument("--conditions", type=int, default=23)
+    parser.add_argument("--seed", type=int, default=6)
+    options = parser.parse_args(arguments)
+    if options.what == "nvil":
+        beside_nvil(options.epochs, options.seed)
+    elif options.what == "visits":
+        by_visits(options.sizes, options.kind)
+    elif options.what == "conditions":
+        by_conditions(10_000)
+    else:
+        print(json.dumps(measure(options.sizes[0], options.kind[0], options.conditions)))
+
+
+if __name__ == "__main__":
+    main()

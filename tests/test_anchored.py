@@ -1,0 +1,226 @@
+"""The default learner end to end on small networks: what hidden anchors teach, and what it refuses to learn."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from whatelse import learning
+from whatelse.anchors import AnchorSet, Condition
+from whatelse.baselines import naive_labels
+from whatelse.cohort import Cohort
+from whatelse.errors import ModelError
+from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
+from whatelse.learning import learn, learn_anchored
+from whatelse.noise import NoiseRates
+from whatelse.noisyor import NoisyOr, anchored, hidden, posterior, sample
+from whatelse.noisyor.anchored import Anchored, fit_anchored
+from whatelse.noisyor.mle import edit_anchors
+from whatelse.vocabulary import Vocabulary
+
+M, N = 6, 46
+ANCHORS = np.arange(M)
+LEARN = 6000
+
+
+def network(rng: np.random.Generator, coupling: float = 0.0, n: int = N) -> NoisyOr:
+    """Anchors are the first M findings; conditions go together, or avoid one another, as strongly as `coupling`."""
+    fail = np.where(rng.random((M, n)) < 0.3, rng.uniform(0.4, 0.9, (M, n)), 1.0)
+    together = np.triu(rng.normal(0, coupling, (M, M)), 1)
+    model = NoisyOr(
+        rng.uniform(0.05, 0.2, M), fail, rng.uniform(0.02, 0.15, n), coupling=np.asarray(together + together.T)
+    )
+    return edit_anchors(model, ANCHORS, rng.uniform(0.4, 0.8, M), rng.uniform(0.01, 0.04, M))
+
+
+def rates(A: Any, Y: Any) -> tuple[Any, Any, Any]:
+    """Prior, sensitivity and false positive rate, counted."""
+    return Y.mean(0), (A & Y).sum(0) / Y.sum(0), (A & ~Y).sum(0) / (~Y).sum(0)
+
+
+def accuracy(model: NoisyOr, evidence: Any, X: Any, Y: Any) -> float:
+    draws = heldout_tag_draws(Y, draws=3)
+    return heldout_tag_scores(noisyor_scorer(model, evidence), X, Y, draws, resamples=1).accuracy.value
+
+
+def drawn(repeats: int) -> tuple[Any, Any, Any]:
+    """9,000 visits of coupled conditions, each finding but anchors there `repeats` times, Y, and the noise rates."""
+    rng = np.random.default_rng(1)
+    X, Y = sample(network(rng, coupling=1.2), 9000, rng)
+    whole = sp.csr_matrix(sp.hstack([X, *[X[:, M:]] * (repeats - 1)]), dtype=np.uint8)
+    return whole, Y, rates(X[:LEARN, :M].toarray().astype(bool), Y[:LEARN])
+
+
+@pytest.fixture(scope="module")
+def once() -> tuple[Any, Any, Any, Anchored]:
+    X, Y, noise = drawn(1)
+    return X, Y, noise, fit_anchored(X[:LEARN], ANCHORS, *noise)
+
+
+@pytest.fixture(scope="module")
+def twice() -> tuple[Any, Any, Any, Anchored]:
+    X, Y, noise = drawn(2)
+    return X, Y, noise, fit_anchored(X[:LEARN], ANCHORS, *noise)
+
+
+def test_findings_that_say_everything_twice_count_half(once: Any, twice: Any) -> None:
+    assert 0.4 * once[3].kappa < twice[3].kappa < 0.6 * once[3].kappa
+    assert twice[3].kappa < 0.5
+    assert once[3].converged and twice[3].converged
+    others = np.delete(np.arange(twice[0].shape[1]), ANCHORS)
+    weight = twice[3].model.weight  # an anchor is repeated by nothing; calibration scales all alike
+    np.testing.assert_allclose(weight[others], twice[3].kappa * weight[0], rtol=1e-12)
+    np.testing.assert_array_equal(weight[ANCHORS], weight[0])
+
+
+def test_better_than_naive_labels_where_conditions_are_coupled_and_findings_repeated(once: Any, twice: Any) -> None:
+    X, Y, noise, fit = twice
+    naive = naive_labels(X[:LEARN], ANCHORS, *noise)
+    found = accuracy(fit.model, fit.evidence, X[LEARN:], Y[LEARN:])
+    assert found > accuracy(naive, None, X[LEARN:], Y[LEARN:]) + 0.02
+    # repeating every finding took nothing away
+    assert found == pytest.approx(accuracy(once[3].model, once[3].evidence, once[0][LEARN:], Y[LEARN:]), abs=0.01)
+
+
+def test_couplings_have_the_signs_of_the_truth(once: Any) -> None:
+    truth = network(np.random.default_rng(1), coupling=1.2).coupling
+    strong = np.abs(truth) > 1.0
+    assert strong.any() and (np.sign(once[3].model.coupling[strong]) == np.sign(truth[strong])).mean() > 0.8
+
+
+def test_as_many_conditions_as_the_noise_rates_say(once: Any) -> None:
+    """Calibration goes half of the way condition by condition; all together they must come out."""
+    X, _, noise, fit = once
+    some = X[:3000]
+    expected = posterior(fit.model, some, evidence=fit.evidence(some), top=0).marginals.sum(1).mean()
+    assert expected == pytest.approx(noise[0].sum(), rel=0.15)
+
+
+def test_same_seed_same_bits(once: Any) -> None:
+    X, _, noise, fit = once
+    again = fit_anchored(X[:LEARN], ANCHORS, *noise)
+    for name in ("prior", "fail", "leak", "weight", "coupling"):
+        np.testing.assert_array_equal(getattr(again.model, name), getattr(fit.model, name))
+    np.testing.assert_array_equal(again.evidence.weight, fit.evidence.weight)
+    assert (again.trials, again.history) == (fit.trials, fit.history)
+
+
+def test_going_on_changes_nothing(once: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the steps, with nothing to stop them: the held-out tag stays where it was. No drift."""
+    X, Y, noise, fit = once
+    monkeypatch.setattr(hidden, "TOLERANCE", 0.0)
+    monkeypatch.setattr(hidden, "FLAT", 0.0)
+    longer = functools.partial(hidden.fit_hidden, max_steps=2 * hidden.MAX_STEPS)
+    monkeypatch.setattr(anchored, "fit_hidden", longer)
+    more = fit_anchored(X[:LEARN], ANCHORS, *noise, penalties=(fit.penalty,))
+    assert len(more.history) > len(fit.history)
+    now, then = (accuracy(f.model, f.evidence, X[LEARN:], Y[LEARN:]) for f in (more, fit))
+    assert now == pytest.approx(then, abs=0.01)
+
+
+def absent_beside(rng: np.random.Generator, what: str) -> tuple[Any, Any]:
+    """Visits with one common finding a condition that is absent beside `what`: a mere mention, or the condition.
+
+    A noisy-or cannot say that something takes a finding away, so only linear evidence can learn it.
+    """
+    X, Y = sample(network(rng), 2 * LEARN, rng)
+    A = X[:, :M].toarray().astype(bool)
+    gone = A & ~Y if what == "mention" else Y
+    usual = (rng.random(A.shape) < 0.6) & ~gone
+    return sp.csr_matrix(sp.hstack([X, sp.csr_matrix(usual.astype(np.uint8))]), dtype=np.uint8), Y
+
+
+def test_evidence_that_learns_mentions_is_refused() -> None:
+    X, Y = absent_beside(np.random.default_rng(3), "mention")
+    fit = fit_anchored(X, ANCHORS, *rates(X[:, :M].toarray().astype(bool), Y))
+    assert fit.penalty is None and not fit.evidence.weight.any()
+    base = fit.trials["None"]
+    for penalty in ("64.0", "24.0"):  # it finds false anchors far better, which is what gives it away
+        assert fit.trials[penalty][1] > base[1] + 0.05
+
+
+def test_evidence_that_learns_the_condition_is_used() -> None:
+    X, Y = absent_beside(np.random.default_rng(3), "condition")
+    learn, test = X[:LEARN], X[LEARN:]
+    noise = rates(learn[:, :M].toarray().astype(bool), Y[:LEARN])
+    fit = fit_anchored(learn, ANCHORS, *noise)
+    plain = fit_anchored(learn, ANCHORS, *noise, penalties=(None,))
+    assert fit.penalty is not None and fit.evidence.weight.any()
+    assert fit.trials[str(fit.penalty)][0] > fit.trials["None"][0]
+    gain = accuracy(fit.model, fit.evidence, test, Y[LEARN:]) - accuracy(plain.model, plain.evidence, test, Y[LEARN:])
+    assert gain > 0.005
+
+
+def test_a_mention_with_its_context_is_excused() -> None:
+    """A context beside which an anchor nearly always fires: its edge is cut, and the anchor says nothing beside it."""
+    rng = np.random.default_rng(4)
+    X, Y = sample(network(rng), LEARN, rng)
+    noise = rates(X[:, :M].toarray().astype(bool), Y)
+    dense = X.toarray()
+    context = rng.random(LEARN) < 0.04
+    dense[:, 20] = context
+    dense[context, 1] = rng.random(context.sum()) < 0.98
+    fit = fit_anchored(sp.csr_matrix(dense), ANCHORS, *noise, penalties=(None,))
+    assert np.argwhere(fit.excuse).tolist() == [[1, 20]]
+    assert fit.model.fail[1, 20] == 1.0
+    with_anchor, without = (
+        posterior(fit.model, present, evidence=fit.evidence([present])[0]).marginals[1] for present in ([1, 20], [20])
+    )
+    assert with_anchor == pytest.approx(without, abs=2e-3)
+    alone = posterior(fit.model, [1], evidence=fit.evidence([[1]])[0]).marginals[1]
+    assert alone > 3 * without
+
+
+def test_an_anchor_that_tells_nothing_is_refused(once: Any) -> None:
+    X, _, (prior, sensitivity, _), _ = once
+    with pytest.raises(ModelError, match=r"anchor of condition 2 fires no more often .* choose another anchor"):
+        fit_anchored(X[:100], ANCHORS, prior, sensitivity, np.where(ANCHORS == 2, sensitivity, 0.01))
+
+
+def cohort_of(X: Any, Y: Any) -> Cohort:
+    """A cohort of findings w0, w1 … with anchors moved to the end, where a vocabulary has them."""
+    conditions = AnchorSet(tuple(Condition(f"c{i}", f"C{i}", "acute", {}, ()) for i in range(M)))
+    names = (*(f"w{j}" for j in range(X.shape[1] - M)), *(f"anchor:c{i}" for i in range(M)))
+    moved = sp.csr_matrix(sp.hstack([X[:, M:], X[:, :M]]), dtype=np.uint8)
+    moved.sort_indices()
+    counts = np.asarray(moved.sum(0)).ravel().astype(np.int64)
+    ids = np.array([str(v) for v in range(len(Y))], object)
+    return Cohort(moved, Vocabulary(names, counts, len(Y), conditions), ids, Y)
+
+
+def test_em_is_used_where_visits_obey_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many weak edges and insensitive anchors: naive labels are far from the truth, and likelihood knows better."""
+    rng = np.random.default_rng(8)
+    fail = np.where(rng.random((M, 200)) < 0.15, rng.uniform(0.7, 0.97, (M, 200)), 1.0)
+    truth = NoisyOr(rng.uniform(0.05, 0.2, M), fail, rng.uniform(0.02, 0.15, 200))
+    truth = edit_anchors(truth, ANCHORS, rng.uniform(0.2, 0.5, M), rng.uniform(0.01, 0.04, M))
+    X, Y = sample(truth, 12_000, rng)
+    cohort, test = cohort_of(X[:9000], Y[:9000]), cohort_of(X[9000:], Y[9000:])
+    noise = NoiseRates(*rates(cohort.A, Y[:9000]), cohort.conditions)
+    monkeypatch.setattr(learning, "EM_STEPS", 10)
+    told: list[str] = []
+    found = learn_anchored(cohort, noise, 0, lambda what, done, total: told.append(what))
+    assert found.evidence is None and not found.model.coupling.any() and (found.model.weight == 1).all()
+    assert found.notes["em_trial"]["low"] > 0 and "weight_of_findings" not in found.notes
+    assert "learning by EM" in told and "learning from hidden anchors" not in told
+    assert all(later > earlier for earlier, later in zip(found.history, found.history[1:], strict=False))
+    naive = learn(cohort, noise, "naive").model
+    now = accuracy(found.model, None, test.X, test.Y)
+    assert now > accuracy(naive, None, test.X, test.Y) + 0.02
+
+    monkeypatch.setattr(learning, "EM_STEPS", 20)  # and going on changes nothing here either
+    longer = learn_anchored(cohort, noise, 0, lambda what, done, total: None)
+    assert accuracy(longer.model, None, test.X, test.Y) == pytest.approx(now, abs=0.01)
+
+
+def test_hidden_anchors_teach_where_em_brings_nothing(once: Any) -> None:
+    X, Y, noise, fit = once
+    cohort = cohort_of(X[:LEARN], Y[:LEARN])
+    found = learn_anchored(cohort, NoiseRates(*noise, cohort.conditions), 0, lambda what, done, total: None)
+    assert found.notes["em_trial"]["low"] <= 0
+    assert found.notes["weight_of_findings"] == pytest.approx(fit.kappa, abs=0.02)
+    assert found.evidence is not None and found.notes["excuses"] == {}
