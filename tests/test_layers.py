@@ -22,14 +22,14 @@ ROOMS = """
     sources
     simulate
     text
-    anchors anchor_files conditions noise
+    anchors anchor_files conditions pooling noise
     findings vocabulary collecting cohort diagnostics
     noisyor
     modelfile export
     baselines evaluate
     nvil_course learning
     suggestions tagger
-    labelled examples outcomes reproduce
+    labelled labelnext examples outcomes reproduce
     report
     store
     server

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from whatelse.errors import ModelError
 from whatelse.noise import RATES, NoiseRates
+from whatelse.pooling import effective_counts
 
 PRIOR, SENS, FALSE = np.array([0.1, 0.02]), np.array([0.6, 0.3]), np.array([0.01, 0.0])
 
@@ -78,6 +79,83 @@ def test_intervals_of_a_small_sample_hold_the_truth_about_as_often_as_they_say()
     assert all(0.90 <= count / trials <= 0.995 for count in held.values()), held
 
 
+def many(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Visits with 20 conditions, most of them rare."""
+    prior = np.geomspace(0.06, 0.002, 20)
+    Y = rng.random((n, 20)) < prior
+    noise = prior * rng.uniform(0.2, 1.5, 20)
+    return np.where(Y, rng.random((n, 20)) < rng.uniform(0.2, 0.8, 20), rng.random((n, 20)) < noise), Y
+
+
+def test_conditions_that_few_labels_show_borrow_from_the_others() -> None:
+    """Against each condition on its own with half a visit in each cell, which puts floors under rare ones."""
+    pooled: list[float] = []
+    alone: list[float] = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        A, Y = many(rng, 20_000)
+        true, rows = NoiseRates.from_labels(A, Y), rng.choice(20_000, 200, replace=False)
+        a, y = A[rows], Y[rows]
+        fn = ((~a & y).sum(0) + 0.5) / ((~a).sum(0) + 1)
+        ppv = ((a & y).sum(0) + 0.5) / (a.sum(0) + 1)
+        smoothed = NoiseRates.from_given(anchor_rate=A.mean(0), ppv=ppv, fn=fn)
+        found = NoiseRates.from_sample(A, y, rows, draws=50)
+        for rates, errors in ((found, pooled), (smoothed, alone)):
+            errors.append(np.abs(np.log(rates.prior / true.prior)).mean())
+            assert not rates.uninformative or rates is smoothed
+    assert np.mean(pooled) < 0.75 * np.mean(alone)
+
+
+def test_with_many_labels_every_condition_speaks_for_itself(rng: np.random.Generator) -> None:
+    A, Y = many(rng, 60_000)
+    true, found = NoiseRates.from_labels(A, Y), NoiseRates.from_sample(A, Y, np.arange(60_000))
+    np.testing.assert_allclose(found.prior, true.prior, rtol=0.05)
+    np.testing.assert_allclose(found.sensitivity, true.sensitivity, rtol=0.1)
+
+
+def test_intervals_hold_the_truth_when_conditions_are_pooled_and_visits_weighted() -> None:
+    held: dict[str, list[float]] = {name: [] for name in RATES}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        A, Y = many(rng, 20_000)
+        true = NoiseRates.from_labels(A, Y)
+        chance = 0.005 + 0.05 * (A.any(1) | (Y.any(1) & (rng.random(20_000) < 0.5)))
+        rows = np.flatnonzero(rng.random(20_000) < chance)
+        limits = NoiseRates.from_sample(A, Y[rows], rows, weights=1 / chance[rows], draws=500).intervals
+        for name in RATES:
+            truth = getattr(true, name)
+            held[name].append(float(((limits[name][:, 0] <= truth) & (truth <= limits[name][:, 1])).mean()))
+    assert all(np.mean(shares) > 0.88 for shares in held.values()), {k: np.mean(v) for k, v in held.items()}
+
+
+def test_equal_weights_are_no_weights_and_unknown_labels_do_not_count(rng: np.random.Generator) -> None:
+    A, Y = many(rng, 5000)
+    rows = np.arange(300)
+    plain, same = (NoiseRates.from_sample(A, Y[rows], rows, weights=w) for w in (None, np.full(300, 7.0)))
+    np.testing.assert_allclose(same.sensitivity, plain.sensitivity)
+    y, among = rng.random((40, 3)) < 0.3, rng.random((40, 3)) < 0.5
+    yes, no = effective_counts(y, among, np.full(40, 2.5))
+    np.testing.assert_allclose(yes, (y & among).sum(0))
+    np.testing.assert_allclose(no, (~y & among).sum(0))
+    known = np.ones((300, 20), bool)
+    known[:, 3] = False
+    wrong = Y[rows].copy()
+    wrong[:, 3] = True
+    told = NoiseRates.from_sample(A, wrong, rows, known=known)
+    silent = NoiseRates.from_sample(A, Y[rows], rows, known=known)
+    np.testing.assert_allclose(told.prior, silent.prior)
+
+
+def test_an_anchor_raises_the_chance_of_its_condition_unless_labels_say_that_it_does_not(
+    rng: np.random.Generator,
+) -> None:
+    A = rng.random((4000, 1)) < 0.5
+    few = NoiseRates.from_sample(A, np.array([[True], [False]]), [int(np.argmin(A)), int(np.argmax(A))])
+    assert few.sensitivity[0] > few.false_positive[0]
+    many = NoiseRates.from_sample(A, ~A, np.arange(4000), ["a"])
+    assert many.uninformative == ("a",)
+
+
 def test_json_round_trip_and_rates_written_by_hand(rng: np.random.Generator) -> None:
     rates = NoiseRates.from_labels(*draw(rng, 500), conditions=["a", "b"])
     again = NoiseRates.from_json(json.loads(json.dumps(rates.to_json())))
@@ -121,5 +199,10 @@ def test_samples_that_do_not_fit_are_refused() -> None:
     for rows, Y in (([0, 9], [[1], [0]]), ([0, 0], [[1], [0]]), ([0], [[1], [0]]), ([], np.zeros((0, 1)))):
         with pytest.raises(ModelError):
             NoiseRates.from_sample(A, np.array(Y), np.array(rows, dtype=int))
+    for weights in ([1.0], [1.0, 0.0], [1.0, float("nan")]):
+        with pytest.raises(ModelError, match="needs one above 0 for each"):
+            NoiseRates.from_sample(A, np.zeros((2, 1)), [0, 1], weights=weights)
+    with pytest.raises(ModelError, match="known has shape"):
+        NoiseRates.from_sample(A, np.zeros((2, 1)), [0, 1], known=np.ones((3, 1)))
     with pytest.raises(ModelError, match="shape"):
         NoiseRates.from_labels(A, np.zeros((3, 1)))

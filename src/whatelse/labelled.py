@@ -4,6 +4,9 @@ Two forms, as CSV or Parquet, both with a column of visit ids (`visit`, `id` or 
 - wide: one column for each condition, a cell 1 or 0 (yes/no, true/false), or empty where nobody knows;
 - long: `condition` and `label` (or `value`), one row for each visit and condition, as `whatelse decisions export`
   writes it.
+
+A column `weight` says how many visits a labelled visit stands for, as `whatelse anchors label-next` writes it; a file
+without that column is of visits chosen at random.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from whatelse.noise import NoiseRates
 
 IDS = ("visit", "id", "visit_id")
 LABELS = ("label", "value")
+WEIGHT = "weight"
 MEANING = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0, "": -1, "none": -1, "nan": -1}
 
 
@@ -65,26 +69,46 @@ def read_labels(path: Path, cohort: Cohort) -> NDArray[np.int8]:
     return known
 
 
+def read_weights(path: Path, cohort: Cohort) -> NDArray[np.float64] | None:
+    """(N,) how many visits each visit of the file stands for, NaN for visits not in it; None: no such column."""
+    visits = {str(visit): row for row, visit in enumerate(cohort.ids)}
+    weights = np.full(len(cohort), np.nan)
+    for number, row in enumerate(_rows(path), start=1):
+        if WEIGHT not in row:
+            return None
+        visit = visits.get(_text(next((row[name] for name in IDS if name in row), None)))
+        try:
+            weight = float(_text(row[WEIGHT]))
+        except ValueError:
+            weight = np.nan
+        if not 0 < weight < np.inf:
+            raise InputError(
+                "must be a number above 0: copy it from the list of 'whatelse anchors label-next', and keep visits "
+                "chosen in another way in a file of their own",
+                file=path, row=number, column=WEIGHT,
+            )  # fmt: skip
+        if visit is not None:
+            if not np.isnan(weights[visit]) and weights[visit] != weight:
+                raise InputError("gives a visit two weights: keep one", file=path, row=number, column=WEIGHT)
+            weights[visit] = weight
+    return weights
+
+
 def rates_from_labels(path: Path, cohort: Cohort) -> tuple[NoiseRates, int]:
     """Noise rates from the labels of a file and the anchors of all visits; and how many visits had labels.
 
     Each condition is estimated from the visits labelled for it, so a visit need not be labelled for all.
     """
-    known = read_labels(path, cohort)
-    parts = []
-    for i, condition in enumerate(cohort.conditions):
-        rows = np.flatnonzero(known[:, i] >= 0)
-        if not len(rows):
-            raise InputError(f"no visit of the cohort is labelled for {condition!r}; label some", file=path)
-        parts.append(NoiseRates.from_sample(cohort.A[:, [i]], known[rows][:, [i]] == 1, rows, [condition]))
-    rates = NoiseRates(
-        np.concatenate([p.prior for p in parts]),
-        np.concatenate([p.sensitivity for p in parts]),
-        np.concatenate([p.false_positive for p in parts]),
-        cohort.conditions,
-        {name: np.concatenate([p.intervals[name] for p in parts]) for name in parts[0].intervals},
-    )
-    return rates, int((known >= 0).any(1).sum())
+    known, weights = read_labels(path, cohort), read_weights(path, cohort)
+    if not (some := (known >= 0).any(0)).all():
+        condition = cohort.conditions[int(np.argmin(some))]
+        raise InputError(f"no visit of the cohort is labelled for {condition!r}; label some", file=path)
+    rows = np.flatnonzero((known >= 0).any(1))
+    rates = NoiseRates.from_sample(
+        cohort.A, known[rows] == 1, rows, cohort.conditions,
+        weights=None if weights is None else weights[rows], known=known[rows] >= 0,
+    )  # fmt: skip
+    return rates, len(rows)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ from scipy.sparse import issparse
 from scipy.stats import beta
 
 from whatelse.errors import ModelError
+from whatelse.pooling import effective_counts, pool
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -38,6 +39,13 @@ _GIVEN = (
     ("anchor_rate", "ppv", "fn"),
     ("anchor_rate", "sensitivity", "false_positive"),
 )
+
+# What all anchors may have in common, before any label: odds of ppv, and missed conditions per anchor fired ...
+LEVELS = np.exp(np.linspace(-4, 4, 33))
+# ... and how alike they are: ppv of one worth 1 to 55 labels of another; missed ratios spread by a factor of about 5
+# (strength 0.4) to 1.2 (strength 20)
+PPV_STRENGTHS = np.exp(np.linspace(0, 4, 9))
+MISSED_STRENGTHS = np.exp(np.linspace(-1, 3, 9))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,25 +163,33 @@ class NoiseRates:
         rows: ArrayLike,
         conditions: Sequence[str] = (),
         *,
-        smoothing: float = 0.5,
+        weights: ArrayLike | None = None,
+        known: Any = None,
         level: float = 0.95,
         draws: int = 4000,
         seed: int = 0,
     ) -> NoiseRates:
-        """Estimate them from a few labelled visits and the anchors of all.
+        """Estimate them from a few labelled visits and the anchors of all (docs/noise-rates.md).
 
         A           (N, m) the anchors of every visit; P(A) comes from all of them
         Y_labelled  (k, m) the conditions of the labelled visits
         rows        (k,) which rows of A those are
+        weights     (k,) how many visits each stands for, up to a factor: 1 / its chance of being chosen. None: all the
+                    same, for visits chosen at random, or by anchors alone
+        known       (k, m) which labels are known; None: all
 
-        P(Y=1|A=1) and P(Y=1|A=0) are counted in the sample with `smoothing` visits added to each cell, and combined
-        with P(A): prior = ppv P(A=1) + fn P(A=0), and so on. So the sample need not have the right share of anchored
-        visits: it may hold more of them, which is the cheap way to find rare conditions. But within visits that have
-        the anchor, and within those that do not, it must be a random sample; if visits were picked because somebody
+        P(Y=1|A=1) and P(Y=1|A=0) are counted in the sample, each labelled visit for as many as it stands for, and
+        pooled across conditions (`pooling.pool`): ppv around a common level, and fn around a common ratio of missed to
+        fired, fn (1 - P(A)) / P(A); the fewer labels a condition has, the more it is like the others. Combined with
+        P(A) they give the rest: prior = ppv P(A=1) + fn P(A=0), and so on. The rates are posterior means of ppv and fn,
+        which carry the uncertainty into a fit: P(Y=1 | A=1, labels) is the mean of ppv, exactly.
+
+        A sample without weights may hold more anchored visits than all visits do, but within visits that have the
+        anchor, and within those that do not, it must be a random sample; if visits were picked because somebody
         suspected the condition, the rates are biased and nothing here can tell.
 
-        Intervals are central `level` ranges of `draws` draws from the three Beta posteriors (fixed `seed`).
-        The same seed gives the same intervals; the rates themselves do not depend on it.
+        Intervals are central `level` ranges of `draws` draws from the posterior (fixed `seed`). An anchor is taken to
+        raise the chance of its condition: draws in which it does not are left out, unless nearly all are such.
         """
         anchors, y, rows = _dense("A", A), _dense("Y_labelled", Y_labelled), np.asarray(rows)
         N, m = anchors.shape
@@ -185,30 +201,30 @@ class NoiseRates:
             raise ModelError(f"labelled rows must be row numbers of A, from 0 to {N - 1}")
         if np.unique(rows).size != rows.size:
             raise ModelError("a visit was labelled twice: keep one label of each visit")
-        if smoothing <= 0:
-            raise ModelError(f"smoothing is {smoothing}, must be above 0: a small sample has empty cells")
-        a = anchors[rows]
-        with_anchor = (a & y).sum(0) + smoothing, (a & ~y).sum(0) + smoothing
-        without = (~a & y).sum(0) + smoothing, (~a & ~y).sum(0) + smoothing
-        fired = anchors.sum(0) + smoothing, (~anchors).sum(0) + smoothing
-
-        def rates(p_a: Floats, ppv: Floats, fn: Floats) -> dict[str, Floats]:
-            prior = ppv * p_a + fn * (1 - p_a)
-            return {
-                "prior": prior,
-                "sensitivity": ppv * p_a / prior,
-                "false_positive": (1 - ppv) * p_a / (1 - prior),
-                "anchor_rate": p_a,
-                "ppv": ppv,
-                "fn": fn,
-            }
-
-        point = rates(*(yes / (yes + no) for yes, no in (fired, with_anchor, without)))
+        w = np.ones(rows.size) if weights is None else np.asarray(weights, dtype=np.float64)
+        if w.shape != rows.shape or not np.isfinite(w).all() or not (w > 0).all():
+            raise ModelError(f"weights of shape {w.shape} for {rows.size} labelled visits: needs one above 0 for each")
+        told = np.ones_like(y) if known is None else _dense("known", known)
+        if told.shape != y.shape:
+            raise ModelError(f"known has shape {told.shape} and Y_labelled {y.shape}: needs the same")
+        fired = anchors.sum(0) + 0.5, (~anchors).sum(0) + 0.5
+        chance = fired[0] / fired[1]
+        ppv = pool(*effective_counts(y, told & anchors[rows], w), np.ones(m), LEVELS, PPV_STRENGTHS, rare=False)
+        fn = pool(*effective_counts(y, told & ~anchors[rows], w), chance, LEVELS, MISSED_STRENGTHS, rare=True)
         rng = np.random.default_rng(seed)
-        drawn = rates(*(rng.beta(yes, no, size=(draws, m)) for yes, no in (fired, with_anchor, without)))
+        drawn = [rng.beta(*fired, size=(draws, m)), ppv.draw(rng, draws), fn.draw(rng, draws)]
+        raises = drawn[1] > drawn[2]
+        raises |= raises.mean(0) < 0.01  # labels that say the anchor is useless are believed, and a learner refuses it
+        drawn = [np.where(raises, value, np.nan) for value in drawn]
+        mean = [fired[0] / (fired[0] + fired[1]), ppv.mean, fn.mean]
+        mean = [np.where(mean[1] > mean[2], a, np.nanmean(b, 0)) for a, b in zip(mean, drawn, strict=True)]
         tail = (1 - level) / 2
-        limits = {name: np.quantile(value, [tail, 1 - tail], axis=0).T for name, value in drawn.items()}
-        return cls(point["prior"], point["sensitivity"], point["false_positive"], tuple(conditions), limits)
+        limits = {
+            name: np.nanquantile(value, [tail, 1 - tail], axis=0).T
+            for name, value in zip(RATES, _all_six(*drawn), strict=True)
+        }
+        prior, sensitivity, false_positive, *_ = _all_six(*mean)
+        return cls(prior, sensitivity, false_positive, tuple(conditions), limits)
 
     @classmethod
     def from_given(cls, conditions: Sequence[str] = (), **given: ArrayLike) -> NoiseRates:
@@ -228,10 +244,9 @@ class NoiseRates:
             return cls(value["prior"], value["sensitivity"], value["false_positive"], names)
         rate = value["anchor_rate"]
         if "ppv" in value:
-            prior = value["ppv"] * rate + value["fn"] * (1 - rate)
-            _check("prior", prior, names)
-            sensitivity = value["ppv"] * rate / prior
-            return cls(prior, sensitivity, (1 - value["ppv"]) * rate / (1 - prior), names)
+            _check("prior", value["ppv"] * rate + value["fn"] * (1 - rate), names)
+            prior, sensitivity, false_positive, *_ = _all_six(rate, value["ppv"], value["fn"])
+            return cls(prior, sensitivity, false_positive, names)
         low, high = value["false_positive"], value["sensitivity"]
         for c, r, lo, hi in zip(names, rate, low, high, strict=True):
             if not lo < r < hi:
@@ -297,6 +312,12 @@ def _ratio(top: Floats, bottom: Floats, otherwise: Floats) -> Floats:
     out = np.array(otherwise, dtype=np.float64)
     np.divide(top, bottom, out=out, where=bottom > 0)
     return out
+
+
+def _all_six(anchor_rate: Floats, ppv: Floats, fn: Floats) -> tuple[Floats, ...]:
+    """The rates in the order of RATES, from the second triple."""
+    prior = ppv * anchor_rate + fn * (1 - anchor_rate)
+    return prior, ppv * anchor_rate / prior, (1 - ppv) * anchor_rate / (1 - prior), anchor_rate, ppv, fn
 
 
 def _beta_interval(yes: Floats, no: Floats, level: float) -> Floats:

@@ -211,7 +211,7 @@ def _rates(cohort: Cohort, rates: Path | None, labels: Path | None) -> NoiseRate
     if cohort.Y is None or not cohort.labelled.all():
         raise CohortError(
             "how noisy the anchors are is not known, and the cohort has no labels to count it in: give --rates FILE, "
-            "or label some 200 visits at random and give them with --labels FILE"
+            "or label some 200 visits and give them with --labels FILE; 'whatelse anchors label-next' lists which"
         )
     return None
 
