@@ -7,8 +7,8 @@
 Prints markdown tables. `nvil` is the paper's size: 11,000 visits with two conditions or more, about 1,000 findings, 23
 conditions, from the simulated department, as it is and obeying the model; held-out tag on 2,000 others. NVIL has the
 paper's settings and starts from the moments. It runs for --epochs, up to half of them burn-in, and its time for 200 (50
-of them burn-in) is extrapolated from the seconds an epoch of each sort took. Its accuracy is that of the epochs run: for
-what the paper's learner ends with give --epochs 200.
+of them burn-in) is extrapolated from the seconds an epoch of each sort took. Its accuracy is that of the epochs run:
+for what the paper's learner ends with give --epochs 200.
 
 `visits` measures each size in a process of its own: peak memory is the whole process's, libraries and visits included.
 "obeying" visits are drawn from a network, and EM learns them; "departing" ones say every finding three times. Processor
@@ -124,7 +124,7 @@ def beside_nvil(epochs: int, seed: int) -> None:
 
 
 def _nvil(cohort: Cohort, noise: NoiseRates, epochs: int, seed: int) -> tuple[float, NoisyOr]:
-    """Processor seconds of 200 epochs, of which `epochs` are run, and the model. Burn-in is timed apart: it is cheaper."""
+    """Processor seconds of 200 epochs, of which `epochs` are run, and the model. Burn-in, cheaper, is timed apart."""
     from whatelse.noisyor.nvil import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
 
     settings = NvilSettings()
