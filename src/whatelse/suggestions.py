@@ -11,16 +11,12 @@ class Tag:
 
     probability   that the patient has it, within error_bound of the model's exact answer
     baseline      its probability in the department, before anything is known of the visit
-    support       log odds that the findings present bring for it; opposition: what findings, present or tellingly
-                  absent, bring against it (both >= 0). A tag with neither is not argued against: nothing is known.
     """
 
     condition: str
     probability: float
     error_bound: float
     baseline: float
-    support: float
-    opposition: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,13 +126,10 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         yes, no = self._conditions(confirmed), self._conditions(rejected)
         evidence = self._evidence_of(here, hidden)
         found = posterior(self.model_, here, hidden, yes, no, evidence=evidence, tolerance=self.tolerance, top=1)
-        support, opposition = self._balance(here, hidden, yes)
         bound = float(found.error_bound)
         tags = [
-            Tag(c, float(p), bound, float(b), float(s), float(o))
-            for c, p, b, s, o in zip(
-                self.conditions_, found.marginals, self.rates_.prior, support, opposition, strict=True
-            )
+            Tag(c, float(p), bound, float(b))
+            for c, p, b in zip(self.conditions_, found.marginals, self.rates_.prior, strict=True)
         ]
         decided = {*yes.tolist(), *no.tolist()}
         open_tags = [tag for i, tag in enumerate(tags) if i not in decided]
@@ -327,27 +324,13 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         return None if self.evidence_ is None else self.evidence_(present, unobserved)
 
     def _evidence_of(self, here: Ints, hidden: Ints) -> Floats | None:
-        evidence = self._evidence([here], [hidden])
-        return None if evidence is None else evidence[0]
+        return None if self.evidence_ is None else self.evidence_.lines(here, hidden).sum(1)
 
     def _evidence_lines(self, here: Ints, hidden: Ints) -> Floats:
         """(m, n) what each finding contributes to the evidence."""
         if self.evidence_ is None:
             return np.zeros((self.model_.m, self.model_.n))
         return self.evidence_.lines(here, hidden)
-
-    def _balance(self, here: Ints, hidden: Ints, confirmed: Ints) -> tuple[Floats, Floats]:
-        """(m,) log odds for and against each condition, beside those confirmed and nothing else; for display."""
-        model = self.model_
-        lines = self._evidence_lines(here, hidden)
-        absent = np.ones(model.n, bool)
-        absent[here] = absent[hidden] = False
-        with np.errstate(divide="ignore"):
-            quiet = (1 - model.leak[here]) * model.fail[np.ix_(confirmed, here)].prod(0)
-            ratio = (1 - quiet * model.fail[:, here]) / np.maximum(1 - quiet, 1e-300)
-            lines[:, here] += model.weight[here] * np.log(np.maximum(ratio, 1e-300))
-            lines[:, absent] += model.weight[absent] * np.log(np.maximum(model.fail[:, absent], 1e-300))
-        return np.maximum(lines, 0).sum(1), np.maximum(-lines, 0).sum(1)
 
     # ---- questions
 

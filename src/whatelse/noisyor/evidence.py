@@ -72,28 +72,24 @@ class Evidence:
             hidden = _matrix(unobserved, self.centre.size)
             total += np.asarray(hidden @ (self.weight * self.centre).T)
             seen = hidden[:, self.anchor_columns].toarray() == 0
-        return total + self._taken_back(x, seen)
+        beside = np.asarray((x @ sp.csr_array(self.excuse.T.astype(float))).todense()) > 0
+        return total + self._taken_back(beside & seen, x[:, self.anchor_columns].toarray() > 0)
 
     def lines(self, present: Ints, unobserved: Ints) -> Floats:
         """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence."""
-        n = self.centre.size
-        x = np.zeros(n)
+        x, observed = np.zeros(self.centre.size), np.ones(self.centre.size, bool)
         x[present] = 1.0
-        observed = np.ones(n, bool)
         observed[unobserved] = False
         out: Floats = self.weight * np.where(observed, x - self.centre, 0.0)
-        own = np.arange(len(self.weight))
-        out[own, self.anchor_columns] += self._taken_back(
-            _matrix([present], n), observed[self.anchor_columns][None, :]
-        )[0]
+        columns = self.anchor_columns
+        beside = self.excuse[:, present].any(1) & observed[columns]
+        out[np.arange(len(out)), columns] += self._taken_back(beside, x[columns] > 0)
         return out
 
-    def _taken_back(self, x: sp.csr_array, seen: Bools) -> Floats:
-        """(V, m) less what excused anchors told, where the anchor was looked for."""
-        beside = np.asarray((x @ sp.csr_array(self.excuse.T.astype(float))).todense()) > 0
-        fires = x[:, self.anchor_columns].toarray() > 0
+    def _taken_back(self, excused: Bools, fires: Bools) -> Floats:
+        """Less what the anchors that are excused told; of shape (m,) or (V, m)."""
         told = np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0])
-        taken: Floats = np.where(beside & seen, -told, 0.0)
+        taken: Floats = np.where(excused, -told, 0.0)
         return taken
 
 
