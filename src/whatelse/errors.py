@@ -7,7 +7,10 @@ WhatelseError
 ├── ModelError         numbers that are not a noisy-or model: names the condition or finding
 ├── ModelFileError     a model file is damaged, of another version, or not a model file at all
 ├── QueryError         a question the model cannot be asked (an index out of range, a tag both confirmed and rejected)
-└── NotFittedError     a Tagger was used before fit or load
+├── NotFittedError     a Tagger was used before fit or load
+├── StoreError         the decisions' database cannot be opened or written (`store/`)
+├── Conflict, Reused   somebody else decided first; a key was used for another decision (`store/`)
+└── SettingsError      the service is configured in a way it must not run with (`server/`)
 
 Messages say what was found, what is needed and what to do next. They may name files, rows, columns,
 conditions and findings; they never quote the content of a record.
