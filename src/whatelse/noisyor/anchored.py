@@ -1,13 +1,14 @@
 """The default learner: a noisy-or from anchors, weighed and joined by what hidden anchors teach. No labels, no drift.
 
-1. Findings beside which an anchor fires more often than its condition allows excuse it (`excuse.py`).
+1. Findings beside which an anchor fires more often than its condition allows (`excuse.py`) excuse it, if the rest of
+   those visits looks less like the condition than that of other visits with the anchor.
 2. A noisy-or by maximum likelihood from the anchors that are not excused, taken for conditions; edges from a condition
    to what excuses its anchor are cut.
 3. How much its findings count, which conditions go together and, where it helps, linear evidence: fitted to hidden
    anchors, a concave problem (`hidden.py`), on visits that the noisy-or of step 2 did not see.
 4. Whether linear evidence is used, and how strongly it is penalised, is chosen on held-out anchors, split by the model
-   without it into those that are probably true and those that are probably not. Evidence that finds false anchors
-   again better than it finds true ones has learned how a condition is mentioned, not what it does: it is refused.
+   without it into those that are probably true and those that are probably not. Evidence that gains more than twice
+   as much on false anchors as on true ones has learned how a condition is mentioned, not what it does: it is refused.
 5. One temperature and one shift of all log odds, so that visits with and without anchors have, by the model's own
    probabilities, as many conditions as the noise rates say. Neither changes the order of tags.
 """
@@ -25,7 +26,7 @@ from scipy.special import expit, logit
 
 from whatelse.errors import ModelError
 from whatelse.noisyor.evidence import Evidence
-from whatelse.noisyor.excuse import excused, excusing
+from whatelse.noisyor.excuse import CONFIDENCE, excused, excusing
 from whatelse.noisyor.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
@@ -33,6 +34,7 @@ from whatelse.noisyor.posterior import posterior
 
 PENALTIES: tuple[float | None, ...] = (None, 64.0, 24.0)
 TRUSTED, DISTRUSTED = 0.7, 0.3  # probabilities that a held-out anchor is true, above and below which it judges
+PROPORTION = 2.0  # gains, in log odds of finding an anchor again, on distrusted anchors over those on trusted ones
 SELECT_ON = 60_000  # visits used for choosing a penalty, at most
 CALIBRATE_ON = 5_000
 Step = Callable[[str, int, int], None]
@@ -79,7 +81,7 @@ def fit_anchored(
         )
     tell = on_step or (lambda what, done, total: None)
     rng = np.random.default_rng(seed)
-    excuse = excusing(X, columns, rates.sensitivity)
+    excuse = _false_mentions(X, columns, rates, rng)
     visits = _Visits.of(X, columns, excuse)
     steps = len(penalties) + 2
 
@@ -117,8 +119,8 @@ class _Rates:
 
     @property
     def anchor_log_odds(self) -> Floats:
-        """(2, m): what an anchor that is silent, or fires, adds to the log odds of its condition."""
-        s, t = self.sensitivity, self.false_positive
+        """(2, m): what an anchor that is silent, or fires, adds to the log odds of its condition; never infinite."""
+        s, t = (np.clip(rate, 1e-9, 1 - 1e-9) for rate in (self.sensitivity, self.false_positive))
         return np.stack([np.log1p(-s) - np.log1p(-t), np.log(s) - np.log(t)])
 
     @property
@@ -156,6 +158,28 @@ class _Visits:
         """(m,) log of how often each anchor fires unexcused; never -inf."""
         rate: Floats = np.log((self.A.sum(0) + 0.5) / (len(self.A) + 1))
         return rate
+
+
+def _false_mentions(X: sp.csr_matrix, columns: Any, rates: _Rates, rng: np.random.Generator) -> Bools:
+    """(m, n) step 1. A true mention has a context too ("low" of low back pain): beside it, the other findings speak for
+    the condition as they do elsewhere. Beside a false one they speak less, by Welch's test of the noisy-or's gains."""
+    candidates = excusing(X, columns, rates.sensitivity)
+    if not candidates.any():
+        return candidates
+    visits = _Visits.of(X, columns, np.zeros_like(candidates))
+    pairs = visits.pairs
+    own = _crossed_gains(visits, rates, candidates, rng)[np.arange(len(pairs)), pairs.hidden]
+    kept = np.zeros_like(candidates)
+    for i in np.flatnonzero(candidates.any(1)):
+        mine = pairs.hidden == i
+        found, gain = np.flatnonzero(candidates[i]), own[mine]
+        beside = pairs.x[mine][:, found].toarray() > 0
+        for j, here in zip(found, beside.T, strict=True):
+            near, far = gain[here], gain[~here]
+            if min(near.size, far.size) >= 2:
+                error = np.sqrt(near.var(ddof=1) / near.size + far.var(ddof=1) / far.size)
+                kept[i, j] = near.mean() + CONFIDENCE * error < far.mean()
+    return kept
 
 
 def _noisyor(visits: _Visits, rates: _Rates, excuse: Bools) -> NoisyOr:
@@ -257,14 +281,11 @@ def _share(found: Bools) -> float:
 
 
 def _choose(penalties: tuple[float | None, ...], trials: dict[str, tuple[float, float]]) -> float | None:
-    """The penalty that finds most trusted anchors, of those that gain no more, in log odds, on distrusted ones."""
-    base = trials[str(penalties[0])]
-    fair = [
-        penalty
-        for penalty in penalties
-        if logit(trials[str(penalty)][0]) - logit(base[0]) >= logit(trials[str(penalty)][1]) - logit(base[1])
-    ]
-    return max(fair, key=lambda penalty: trials[str(penalty)][0])
+    """The penalty that finds most trusted anchors, of those whose gain on distrusted ones is not out of proportion."""
+    base = logit(trials[str(penalties[0])])
+    gains = {penalty: logit(trials[str(penalty)]) - base for penalty in penalties}
+    fair = [penalty for penalty, (trusted, distrusted) in gains.items() if distrusted <= PROPORTION * trusted]
+    return max(fair or penalties[:1], key=lambda penalty: trials[str(penalty)][0])
 
 
 def _shift(log_odds: Floats, mean: float) -> float:
