@@ -61,7 +61,10 @@ ONLY_IN = {
 }
 
 # The numerical core: arrays only.
-CORE_MAY_IMPORT = {"numpy", "scipy", "numba", "threadpoolctl", "whatelse.errors", "whatelse.noisyor", *sys.stdlib_module_names}
+CORE_MAY_IMPORT = {
+    *("numpy", "scipy", "numba", "threadpoolctl", "whatelse.errors", "whatelse.noisyor"),
+    *sys.stdlib_module_names,
+}
 LEARNER_MAY_IMPORT = {"torch", "safetensors"}  # noisyor/*nvil*.py, an extra
 
 # Files that talk to a terminal, or that a tool runs as scripts.

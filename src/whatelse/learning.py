@@ -25,7 +25,7 @@ from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import NoisyOr
 from whatelse.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
 
-EM_STEPS = 60
+EM_STEPS = 40
 TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 6, 2_000
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""

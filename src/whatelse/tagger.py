@@ -71,7 +71,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
             if cohort.Y is None or not cohort.labelled.all():
                 raise CohortError(
                     "how noisy the anchors are is not known: give rates=NoiseRates(...), or labels for a few hundred "
-                    "visits ('whatelse fit --labels FILE')"
+                    "visits ('whatelse fit --labels FILE'; 'whatelse anchors label-next' says which)"
                 )
             rates = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **(self.settings or {}))
