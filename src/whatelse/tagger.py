@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from whatelse import modelfile
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError, ModelFileError, NotFittedError, QueryError
-from whatelse.learning import Progress, learn
+from whatelse.learning import DEFAULT, Progress, learn
 from whatelse.modelfile import ModelFile
 from whatelse.noise import NoiseRates
 from whatelse.noisyor.ask import rank_findings
@@ -50,7 +50,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        learner: str = "naive",
+        learner: str = DEFAULT,
         *,
         settings: dict[str, Any] | None = None,
         tolerance: float = 1e-3,
@@ -267,7 +267,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         if vocabulary.names != file.findings or vocabulary.conditions != file.conditions:
             raise ModelFileError(f"{os.fspath(path)}: its vocabulary is of other findings than its model")
         learned = file.learned
-        tagger = cls(learned.get("learner", "naive"), settings=learned.get("settings"), seed=learned.get("seed", 0))
+        tagger = cls(learned.get("learner", DEFAULT), settings=learned.get("settings"), seed=learned.get("seed", 0))
         tagger.model_ = file.noisyor
         parts = {k.removeprefix("evidence_"): v for k, v in file.extra.items() if k.startswith("evidence_")}
         tagger.evidence_ = _evidence(path, parts) if parts else None
