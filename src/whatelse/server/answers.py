@@ -1,7 +1,8 @@
 """Answers: a Tagger's answers about a visit in a given state, as they go over the wire.
 
 What a visit's version was shown is remembered for a while: it is asked for again with every decision (what was on the
-screen when it was made), and by everybody who looks at the same visit.
+screen when it was made), and by everybody who looks at the same visit. It is remembered as the JSON that was sent: as
+objects it would take seven times the memory, and the garbage collector would stop everybody to look through them.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Answers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._views: OrderedDict[tuple[str, str, int], s.View] = OrderedDict()
+        self._views: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
         self._denied = Memory(REMEMBERED)
 
-    def view(self, tagger: Tagger, visit: Visit, state: State) -> s.View:
-        """Where a stored visit stands."""
+    def json(self, tagger: Tagger, visit: Visit, state: State) -> bytes:
+        """Where a stored visit stands: an s.View as it goes over the wire."""
         key = (tagger.digest_, visit.id, state.version)
         with self._lock:
             if (known := self._views.get(key)) is not None:
@@ -42,17 +43,22 @@ class Answers:
         denied = self._denied.get(
             (tagger.digest_, visit.id, absent), lambda: denials(tagger, locate(tagger, visit), absent)
         )
-        made = view(tagger, visit, state, denied)
+        made = view(tagger, visit, state, denied).model_dump_json().encode()
         with self._lock:
             self._views[key] = made
             while len(self._views) > REMEMBERED:
                 self._views.popitem(last=False)
         return made
 
+    def view(self, tagger: Tagger, visit: Visit, state: State) -> s.View:
+        """The same to look into."""
+        return s.View.model_validate_json(self.json(tagger, visit, state))
+
     def shown(self, digest: str, visit: str, version: int) -> s.View | None:
         """What was answered for this version by this model, if it is still remembered."""
         with self._lock:
-            return self._views.get((digest, visit, version))
+            known = self._views.get((digest, visit, version))
+        return None if known is None else s.View.model_validate_json(known)
 
 
 def view(tagger: Tagger, visit: Visit, state: State, denied: dict[str, list[str]] | None = None) -> s.View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -36,6 +37,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     try:
         Gate(service).check()
         listening = listen(settings)
+        gc.freeze()  # model, visits and libraries stay: looking through them again and again would stop everybody
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(service, listening, announce))
     finally:

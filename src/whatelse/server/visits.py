@@ -114,8 +114,8 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
 async def read_visit(service: Here, _: Viewer, key: str) -> Response:
     """The record, what is decided, and the suggestions."""
     visit = _visit(service, key)
-    view = await service.run(_current, service, visit)
-    return _reply(schemas.VisitView(key=key, record=answers.record(visit), **dict(view)))
+    view = schemas.View.model_validate_json(await service.run(_current, service, visit))
+    return _reply(schemas.VisitView(key=key, record=answers.record(visit), **dict(view)).model_dump_json())
 
 
 @router.get("/visits/{key}/suggestions", responses=REFUSALS, response_model=schemas.View)
@@ -124,13 +124,13 @@ async def suggestions(service: Here, _: Viewer, key: str) -> Response:
     return _reply(await service.run(_current, service, _visit(service, key)))
 
 
-def _reply(answer: schemas.View, status: int = 200) -> Response:
-    """An answer as JSON, without a second look at what was just made: these are asked for most often."""
-    return Response(answer.model_dump_json(), status, media_type="application/json")
+def _reply(answer: str | bytes, status: int = 200) -> Response:
+    """JSON without a second look at what was just made: these are asked for most often."""
+    return Response(answer, status, media_type="application/json")
 
 
-def _current(service: Service, visit: Visit) -> schemas.View:
-    return service.answers.view(service.tagger, visit, service.store.state(visit.id))
+def _current(service: Service, visit: Visit) -> bytes:
+    return service.answers.json(service.tagger, visit, service.store.state(visit.id))
 
 
 @router.get("/visits/{key}/findings", responses=REFUSALS)
@@ -245,11 +245,11 @@ async def _record(service: Service, visit: Visit, decision: Decision) -> Respons
             verdict=last.verdict if last else "",
             **dict(view),
         )
-        return _reply(moved, 409)
+        return _reply(moved.model_dump_json(), 409)
     except Reused as refused:
         raise HTTPException(422, str(refused)) from None
     except StoreError:
         raise HTTPException(503, "the decision could not be stored; nothing was recorded, try again") from None
     if not done.repeated:
         service.metrics.count("decisions", verdict=done.entry.verdict)
-    return _reply(await service.run(service.answers.view, tagger, visit, done.state))
+    return _reply(await service.run(service.answers.json, tagger, visit, done.state))
