@@ -25,7 +25,7 @@ from whatelse.server.settings import load_settings
 from whatelse.server.worklist import Worklist
 from whatelse.simulate import simulate
 from whatelse.sources import write_visits
-from whatelse.store import Store
+from whatelse.store import Decision, Store
 
 DOCS = Path(__file__).parents[1] / "docs" / "serving.md"
 
@@ -187,6 +187,17 @@ def test_confirm_reject_undo_and_the_history_of_it(web: httpx.Client) -> None:
     shown = {t["condition"]: t for t in before["tags"]}["fall"]
     assert lines[0]["shown"]["probability"] == shown["probability"] and lines[0]["shown"]["rank"] == shown["rank"]
     assert lines[1]["shown"]["confirmed"] == ["fall"]
+
+
+def test_a_look_shows_what_another_server_wrote(opened: Service, web: httpx.Client) -> None:
+    key = key_of(web)
+    seen = web.get(f"/api/visits/{key}/suggestions").json()
+    assert web.get(f"/api/visits/{key}/suggestions").json() == seen  # remembered by now
+    other = Store(opened.settings.database)
+    other.record(Decision(FALLEN.id, 0, "tag", "fall", "confirmed", "dr b", seen["model"], "from-elsewhere")).result()
+    other.close()
+    now = web.get(f"/api/visits/{key}/suggestions").json()
+    assert now["state"]["version"] == 1 and now["state"]["confirmed"] == ["fall"]
 
 
 def test_who_comes_second_is_told_what_changed_and_nothing_is_lost(web: httpx.Client) -> None:

@@ -455,7 +455,7 @@ def test_an_error_inside_is_a_number_outside_and_no_record_in_the_log(
         def fails(*_: object) -> None:
             raise RuntimeError(f"secret {FALLEN.triage_note}")
 
-        monkeypatch.setattr(opened.store, "state", fails)
+        monkeypatch.setattr(opened.store, "version", fails)
         with caplog.at_level(logging.DEBUG):
             answer = web.get(f"/api/visits/{key_of(opened)}")
             web.post("/api/visits/search", json={"words": "Jane Doe"})

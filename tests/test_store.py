@@ -89,6 +89,7 @@ def test_the_state_is_the_last_word_on_each_tag_and_finding(store: Store) -> Non
     assert (state.version, state.confirmed, state.rejected) == (6, (), ("fall",))
     assert (state.present, state.absent) == (("dizzy",), ("cough",))
     assert store.states(["7", "8"]) == {"7": state} and store.decided() == {"7"}
+    assert (store.version("7"), store.version("8")) == (6, 0)
 
 
 def test_undo_walks_back_and_puts_each_tag_where_it_was(store: Store) -> None:

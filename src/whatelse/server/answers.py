@@ -35,10 +35,8 @@ class Answers:
     def json(self, tagger: Tagger, visit: Visit, state: State) -> bytes:
         """Where a stored visit stands: an s.View as it goes over the wire."""
         key = (tagger.digest_, visit.id, state.version)
-        with self._lock:
-            if (known := self._views.get(key)) is not None:
-                self._views.move_to_end(key)
-                return known
+        if (known := self.known(*key)) is not None:
+            return known
         absent = settle(tagger, state).absent
         denied = self._denied.get(
             (tagger.digest_, visit.id, absent), lambda: denials(tagger, locate(tagger, visit), absent)
@@ -54,11 +52,13 @@ class Answers:
         """The same to look into."""
         return s.View.model_validate_json(self.json(tagger, visit, state))
 
-    def shown(self, digest: str, visit: str, version: int) -> s.View | None:
+    def known(self, digest: str, visit: str, version: int) -> bytes | None:
         """What was answered for this version by this model, if it is still remembered."""
+        key = (digest, visit, version)
         with self._lock:
-            known = self._views.get((digest, visit, version))
-        return None if known is None else s.View.model_validate_json(known)
+            if (known := self._views.get(key)) is not None:
+                self._views.move_to_end(key)
+            return known
 
 
 def view(tagger: Tagger, visit: Visit, state: State, denied: dict[str, list[str]] | None = None) -> s.View:

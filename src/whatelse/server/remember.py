@@ -20,7 +20,7 @@ from whatelse.visits import Visit
 from whatelse.vocabulary import Found, Ints, Vocabulary
 
 VISITS = 2_000
-LINES = 256  # of m x n numbers each: 23 conditions and 1,000 findings take 47 MB
+OPEN = 256  # visits on a screen: their mentions, and lines of m x n numbers (23 conditions, 1,000 findings: 47 MB)
 T = TypeVar("T")
 
 
@@ -63,23 +63,25 @@ class Memory:
 class RememberingVocabulary(Vocabulary):
     """The same findings."""
 
-    _memory: Memory = field(default_factory=lambda: Memory(3 * VISITS))
+    _found: Memory = field(default_factory=lambda: Memory(OPEN))
+    _memory: Memory = field(default_factory=lambda: Memory(2 * VISITS))
 
     def find(self, visit: Visit) -> list[Found]:
         """As Vocabulary.find."""
-        return self._once("find", visit, super().find)
+        return _once(self._found, "find", visit, super().find)
 
     def present(self, visit: Visit) -> Ints:
         """As Vocabulary.present."""
-        return self._once("present", visit, super().present)
+        return _once(self._memory, "present", visit, super().present)
 
     def unobserved(self, visit: Visit) -> Ints:
         """As Vocabulary.unobserved."""
-        return self._once("unobserved", visit, super().unobserved)
+        return _once(self._memory, "unobserved", visit, super().unobserved)
 
-    def _once(self, what: str, visit: Visit, work: Callable[[Visit], T]) -> T:
-        # kept with the visit itself, so that no other visit can have its address meanwhile
-        return self._memory.get((what, id(visit)), lambda: (visit, work(visit)))[1]
+
+def _once(memory: Memory, what: str, visit: Visit, work: Callable[[Visit], T]) -> T:
+    # kept with the visit itself, so that no other visit can have its address meanwhile
+    return memory.get((what, id(visit)), lambda: (visit, work(visit)))[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ class RememberingEvidence(Evidence):
     """The same evidence."""
 
     _memory: Memory = field(default_factory=lambda: Memory(VISITS))
-    _lines: Memory = field(default_factory=lambda: Memory(LINES))
+    _lines: Memory = field(default_factory=lambda: Memory(OPEN))
 
     def __call__(self, X: Any, unobserved: Any = None) -> Floats:
         """As Evidence; remembered for one visit given as indices."""

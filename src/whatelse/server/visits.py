@@ -130,7 +130,10 @@ def _reply(answer: str | bytes, status: int = 200) -> Response:
 
 
 def _current(service: Service, visit: Visit) -> bytes:
-    return service.answers.json(service.tagger, visit, service.store.state(visit.id))
+    """Mostly somebody has seen this version already, and its number is all that is asked of the database."""
+    tagger, store = service.tagger, service.store
+    known = service.answers.known(tagger.digest_, visit.id, store.version(visit.id))
+    return service.answers.json(tagger, visit, store.state(visit.id)) if known is None else known
 
 
 @router.get("/visits/{key}/findings", responses=REFUSALS)
@@ -220,9 +223,10 @@ def _shown(service: Service, digest: str, visit: Visit, version: int, subject: s
     Answers are remembered when they are given; after a restart or a change of model they may be forgotten, and then
     the history says so rather than something that was not shown.
     """
-    view = service.answers.shown(digest, visit.id, version)
-    if view is None:
+    known = service.answers.known(digest, visit.id, version)
+    if known is None:
         return {"remembered": False}
+    view = schemas.View.model_validate_json(known)
     shown: dict[str, Any] = {"confirmed": view.state.confirmed, "rejected": view.state.rejected, "of": len(view.tags)}
     for tag in view.tags:
         if tag.condition == subject:

@@ -126,6 +126,11 @@ class Store:
         with self.engine.connect() as connection:
             return list(map(entry, _rows(connection, _WHOLE_OF_VISITS, [visit])))
 
+    def version(self, visit: str) -> int:
+        """How many lines a visit has."""
+        with self.engine.connect() as connection:
+            return connection.execute(_VERSION, {"visit": visit}).scalar() or 0
+
     def state(self, visit: str) -> State:
         """What is decided about a visit now."""
         return self.states([visit]).get(visit, State())
@@ -180,6 +185,7 @@ def _among(columns: Sequence[sa.Column[Any]], where: sa.Column[Any]) -> sa.Selec
     return chosen.order_by(_TABLE.c.visit, _TABLE.c.version)
 
 
+_VERSION = sa.select(sa.func.max(_TABLE.c.version)).where(_TABLE.c.visit == sa.bindparam("visit"))
 _BRIEF_OF_VISITS = _among(_BRIEF, _TABLE.c.visit)
 _WHOLE_OF_VISITS = _among(_COLUMNS, _TABLE.c.visit)
 _WHOLE_OF_REQUESTS = _among(_COLUMNS, _TABLE.c.request)
