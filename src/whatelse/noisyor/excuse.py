@@ -1,48 +1,179 @@
-"""Excuses: findings that give an anchor away as a mere mention.
+"""Excuses: findings that give an anchor away as a mere mention, found without a label.
 
-If an anchor depends on nothing but its condition, then for every finding j
+If an anchor depends on nothing but its condition, cases split s : 1 - s between visits where it fires and visits where
+it is silent (s the sensitivity), whatever finding j is beside it:
 
-    P(A_i = 1 | X_j = 1) = s_i P(Y_i = 1 | X_j = 1) + t_i P(Y_i = 0 | X_j = 1)  <=  s_i,
+    true anchors beside j  =  s / (1 - s) * cases with j and a silent anchor.                                    (count)
 
-s the sensitivity, t < s the false positive rate. A finding beside which the anchor fires more often than s_i breaks the
-assumption, and no label is needed to see it: "childhood", "well controlled" beside asthma, an exposure to venereal
-disease beside azithromycin as an anchor of pneumonia. Where such a finding is present the anchor is *excused*: it says
-nothing about its condition, and the finding, part of the mention, is no evidence for it.
+The right side is at most s / (1 - s) times all visits with j and a silent anchor, and beside "childhood" or "well
+controlled" asthma's anchor is never silent: none of those anchors can be true. Where the bound does not bite ("prior"
+beside suicidal ideation, a word with other uses), the cases are counted by how those visits' other findings speak.
+
+Mentions can be true, though: "low" is found only beside "back pain". So a finding is an excuse only if, beside it and
+the anchor, other findings speak less than half as much for the condition as beside the condition's other anchors. Its
+mates, which come with j wherever the anchor fires and so are parts of the same phrase, have no say in that.      (rest)
+
+Findings speak by the scores of a naive noisy-or, learned from the other half of the visits. Findings that break the
+bound are taken first, and the scores learned anew without the anchors they excuse, until there are none; then the rest.
+
+Where an excuse is present the anchor says nothing about its condition, and the excuse is no evidence for it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from whatelse.noisyor.params import Bools
+from whatelse.noisyor.mle import mle_model
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
-CONFIDENCE = 1.645  # standard errors: one-sided 95%
-
-
-def excusing(
-    X: sp.csr_matrix, anchor_columns: ArrayLike, sensitivity: ArrayLike, *, confidence: float = CONFIDENCE
-) -> Bools:
-    """(m, n) bool: finding j excuses the anchor of condition i. Anchors excuse nothing. O(nnz(X)).
-
-    Tested by the lower end of Wilson's interval for P(A_i=1 | X_j=1), which is far below 1 where j is rare.
-    """
-    columns = np.asarray(anchor_columns, np.int64)
-    x = sp.csr_matrix(X, dtype=np.float64)
-    together = np.asarray((x[:, columns].T @ x).todense())  # (m, n)
-    count = np.maximum(np.asarray(x.sum(0)).ravel(), 1e-12)
-    rate, z2 = together / count, confidence**2
-    middle = rate + z2 / (2 * count)
-    half = confidence * np.sqrt(rate * (1 - rate) / count + z2 / (4 * count**2))
-    found: Bools = (middle - half) / (1 + z2 / count) > np.asarray(sensitivity, float)[:, None]
-    found[:, columns] = False
-    return found
+CONFIDENCE = 2.0  # standard errors by which a test must be passed
+LIFT = 3.0  # an anchor that fires less than so many times more often beside j than elsewhere needs no excuse
+LEAST = 8  # anchors beside j from which on it is tested
+HALF = 0.5  # of the anchors beside j may be true, and of what the rest says beside other anchors may be said, at most
+ROUNDS = 8
+MOST = 60_000  # visits that are looked at
+Ints = NDArray[np.int64]
 
 
 def excused(X: sp.csr_matrix, excuse: Bools) -> Bools:
-    """(V, m) bool: visits in which the anchor of each condition is excused."""
+    """(V, m) bool: visits in which the anchor of each condition is excused, by excuse (m, n)."""
     beside: Bools = (
         np.asarray((sp.csr_matrix(X, dtype=np.float64) @ sp.csr_matrix(excuse.T.astype(float))).todense()) > 0
     )
     return beside
+
+
+def find_excuses(
+    X: sp.csr_matrix,
+    anchor_columns: ArrayLike,
+    prior: ArrayLike,
+    sensitivity: ArrayLike,
+    rng: np.random.Generator,
+) -> Bools:
+    """(m, n) bool: finding j excuses the anchor of condition i. Anchors excuse nothing."""
+    columns = np.asarray(anchor_columns, np.int64)
+    pi, s = np.asarray(prior, float), np.clip(np.asarray(sensitivity, float), 1e-9, 1 - 1e-9)
+    X = sp.csr_matrix(X[np.sort(rng.permutation(X.shape[0])[:MOST])], dtype=np.float64)
+    keep = np.ones(X.shape[1])
+    keep[columns] = 0.0
+    x = sp.csr_matrix(X @ sp.diags(keep))
+    x.eliminate_zeros()
+    fires = X[:, columns].toarray() > 0
+    side = (rng.random(len(fires)) < 0.5).astype(np.int64)
+    excuse = np.zeros((len(columns), X.shape[1]), bool)
+    for _ in range(ROUNDS):
+        trusted = fires & ~excused(x, excuse)
+        visits = _Visits(x, x.tocsc(), side, _scores(x, trusted, side, pi, excuse))
+        ppv = np.clip(s * pi / np.maximum(trusted.mean(0), 1e-12), 0.02, 0.98)  # what is excused is taken to be false
+        broken, found = np.zeros_like(excuse), np.zeros_like(excuse)
+        for i in range(len(columns)):
+            broken[i], found[i] = _tested(visits, i, trusted[:, i], ~fires[:, i], ppv[i], s[i], ~excuse[i])
+        if not found.any():
+            break
+        excuse |= broken if broken.any() else found
+    return excuse
+
+
+@dataclass(frozen=True, eq=False)
+class _Visits:
+    """Findings x without anchors by row and by column, each visit's half, and the scores (2, m, n) for either."""
+
+    x: sp.csr_matrix
+    by_finding: sp.csc_matrix
+    side: Ints
+    scores: Floats
+
+    def total(self, score: Floats, rows: Ints) -> Floats:
+        """(R,) what the findings of some visits say, by a score (2, n) for either half."""
+        own: Floats = (self.x[rows] @ score.T)[np.arange(rows.size), self.side[rows]]
+        return own
+
+
+def _scores(x: sp.csr_matrix, A: Bools, side: Ints, prior: Floats, excuse: Bools) -> Floats:
+    """(2, m, n) log likelihood ratios of present findings by the naive noisy-or of the other half; 0 for excuses."""
+    found = []
+    for other in (1, 0):
+        model = mle_model(x[side == other], A[side == other], prior=prior)
+        found.append(np.where(excuse, 0.0, _log_ratios(model)))
+    return np.stack(found)
+
+
+def _log_ratios(model: NoisyOr) -> Floats:
+    """(m, n) log P(X_j=1 | Y_i=1) / P(X_j=1) - log P(X_j=0 | Y_i=1) / P(X_j=0), all other conditions absent."""
+    fail, leak = np.clip(model.fail, 1e-3, 1.0), np.clip(model.leak, 1e-6, 1 - 1e-6)
+    ratios: Floats = np.log((1 - (1 - leak) * fail) / (leak * fail))
+    return ratios
+
+
+def _tested(
+    visits: _Visits, i: int, fires: Bools, silent: Bools, ppv: float, sensitivity: float, open_: Bools
+) -> tuple[Bools, Bools]:
+    """(n,) findings that break the bound of the anchors, and all that are excuses. O(candidates * their visits)."""
+    x = visits.x
+    by_half = [
+        np.stack([np.asarray(x[who & (visits.side == half)].sum(0)).ravel() for half in (0, 1)])
+        for who in (fires, silent)
+    ]
+    beside, without = (counts.sum(0) for counts in by_half)
+    anchors, quiet = int(fires.sum()), int(silent.sum())
+    lower = _wilson_lower(beside, beside + without)
+    broken, found = np.zeros(x.shape[1], bool), np.zeros(x.shape[1], bool)
+    candidates = np.flatnonzero(
+        open_ & (beside >= LEAST) & (beside < anchors) & (lower > LIFT * anchors / len(fires))
+        & (HALF * beside < (1 - ppv) * anchors)  # no more are excused than are false
+    )  # fmt: skip
+    if not candidates.size or not quiet:
+        return broken, found
+
+    def means(score: Floats) -> tuple[float, float]:
+        """Of a score (2, n), by half: over all visits with the anchor, and over those where it is silent."""
+        return float((by_half[0] * score).sum()) / anchors, float((by_half[1] * score).sum()) / quiet
+
+    for j, mates in zip(candidates, _mates(x[fires], candidates, beside), strict=True):
+        rows = visits.by_finding.indices[visits.by_finding.indptr[j] : visits.by_finding.indptr[j + 1]]
+        score = np.where(mates, 0.0, visits.scores[:, i])
+        with_anchor, base = means(score)
+        near = visits.total(score, rows[fires[rows]])
+        far = (with_anchor * anchors - near.sum()) / (anchors - near.size)
+        if near.mean() - base + CONFIDENCE * _error(near) >= HALF * (far - base):
+            continue
+        broken[j] = lower[j] > sensitivity
+        score = visits.scores[:, i] * (np.arange(x.shape[1]) != j)
+        with_anchor, base = means(score)
+        of_case = (with_anchor - base) / ppv  # visits with the anchor are a mixture of cases and others
+        alone = visits.total(score, rows[silent[rows]])
+        cases = 0.0
+        if alone.size and of_case > 0:
+            share = np.clip((alone.mean() - base) / of_case, 0, 1) + CONFIDENCE * _error(alone) / of_case
+            cases = alone.size * share
+        found[j] = broken[j] or (of_case > 0 and sensitivity / (1 - sensitivity) * cases < HALF * near.size)
+    return broken, found
+
+
+def _mates(x: sp.csr_matrix, candidates: Ints, count: Floats) -> Bools:
+    """(c, n) findings that come with a candidate, among visits x with the anchor, far more often than without it."""
+    together = np.asarray((x[:, candidates].T @ x).todense())
+    with_j = count[candidates, None]
+    near, far = together / with_j, (count - together) / (x.shape[0] - with_j)
+    error = np.sqrt(far * (1 - far) / with_j + 1e-4)
+    mates: Bools = (near > far + 2 * CONFIDENCE * error) & (near > 2 * far)
+    mates[np.arange(candidates.size), candidates] = True
+    return mates
+
+
+def _wilson_lower(hits: Floats, count: Floats) -> Floats:
+    """Lower end of Wilson's interval of a share, which is far below 1 where there are few."""
+    n, z2 = np.maximum(count, 1e-12), CONFIDENCE**2
+    rate = hits / n
+    half = CONFIDENCE * np.sqrt(np.maximum(rate * (1 - rate), 0) / n + z2 / (4 * n**2))
+    lower: Floats = (rate + z2 / (2 * n) - half) / (1 + z2 / n)
+    return lower
+
+
+def _error(values: Floats) -> float:
+    """Standard error of the mean; of a single value, or none, nothing is known."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.inf

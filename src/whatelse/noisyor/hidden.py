@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from threadpoolctl import threadpool_limits
 
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
@@ -84,6 +84,15 @@ class HiddenFit:
         out: Floats = z - np.log(np.exp(z).sum(1, keepdims=True))
         return out
 
+    def reweighed(self, pairs: Pairs, gains: Floats) -> HiddenFit:
+        """The same with the kappa that is best for other pairs."""
+        own = np.arange(len(pairs))
+
+        def loss(kappa: float) -> float:
+            return -float(replace(self, kappa=kappa).scores(pairs, gains)[own, pairs.hidden].mean())
+
+        return replace(self, kappa=float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x))
+
 
 def noisyor_gains(model: NoisyOr, pairs: Pairs, anchor_columns: Ints) -> Floats:
     """(P, m) r_i(x, C) of a noisy-or over the findings that are not anchors. O(nnz m).
@@ -103,7 +112,7 @@ def fit_hidden(
     start: Floats,
     *,
     weight_penalty: float | None,
-    coupling_penalty: float = 4.0,
+    coupling_penalty: float = 8.0,
     max_steps: int = MAX_STEPS,
 ) -> HiddenFit:
     """Maximise the likelihood of the hidden anchors less (penalty / 2) |.|^2 of w and J, by L-BFGS.
