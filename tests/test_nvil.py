@@ -210,7 +210,7 @@ def test_bound_is_below_the_evidence_and_both_rise(rng: np.random.Generator) -> 
         X,
         start,
         ANCHORS,
-        fast(epochs=30, burn_in=8, theta_rate=1.0),
+        fast(epochs=30, burn_in=8, theta_rate=1.0, supervised=1.0),
         0,
         on_epoch=lambda end: models.append(end.model()),
     )

@@ -117,7 +117,7 @@ def test_nvil_rows_and_courses(tmp_path: Path) -> None:
     assert set(ROWS) >= {row["model"] for row in found["rows"]}
     kinds = [(c["start"], c["l2"], c["supervised"]) for c in found["courses"]]
     best = next(c for c in found["courses"] if c["selected"])
-    assert kinds == [("moments", 0, 1), ("moments", 0.1, 1), ("moments", best["l2"], 0), ("random", best["l2"], 1)]
+    assert kinds == [("moments", 0, 10), ("moments", 0.1, 10), ("moments", best["l2"], 0), ("random", best["l2"], 10)]
     for course in found["courses"]:
         assert len(course["bound"]) == 3 and course["checked"] == ([0, 2, 3] if course["burn_in"] else [0, 1, 2, 3])
         k = course["checked"].index(course["best_epoch"])

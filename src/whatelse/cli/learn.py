@@ -147,7 +147,7 @@ def reproduce(
     epochs: int = typer.Option(200, "--epochs", min=0, help="NVIL: epochs, burn-in included."),
     burn_in: int = typer.Option(50, "--burn-in", min=0, help="NVIL: epochs with theta held fixed."),
     l2: list[float] = typer.Option([0.0, 0.1, 0.01, 0.001], "--l2", help="NVIL: a weight decay to try; repeat."),
-    supervised: float = typer.Option(1.0, "--lambda", min=0, help="NVIL: weight of the supervised term."),
+    supervised: float = typer.Option(10.0, "--lambda", min=0, help="NVIL: weight of the supervised term."),
     learning_rate: float = typer.Option(1e-4, "--learning-rate", min=0, help="NVIL: learning rate of phi."),
     minibatch: int = typer.Option(20, "--minibatch", min=1, help="NVIL: visits in a step."),
     every: int = typer.Option(5, "--every", min=1, help="NVIL: epochs between two looks at held-out anchors."),

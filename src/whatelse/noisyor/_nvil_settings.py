@@ -20,7 +20,7 @@ class NvilSettings:
     samples         draws of the conditions for each visit and step
     learning_rate   of phi and of the baseline
     theta_rate      the learning rate of theta as a share of that
-    supervised      lambda (no value given)
+    supervised      lambda (no value given; with 1 tags drift away after some hundred epochs, docs/results.md)
     l2              weight decay on phi without its biases, per visit: the penalty is l2/2 |phi|^2 (see L2_CHOICES)
     phi_range       phi starts uniform in [-phi_range, phi_range]
     hidden          tanh units of the baseline
@@ -39,7 +39,7 @@ class NvilSettings:
     samples: int = 10
     learning_rate: float = 1e-4
     theta_rate: float = 0.2
-    supervised: float = 1.0
+    supervised: float = 10.0
     l2: float = 0.0
     phi_range: float = 0.1
     hidden: int = 100

@@ -33,7 +33,7 @@ def gain_on_silent_cases(
     rng: np.random.Generator,
     on_fit: Callable[[int, int], None],
 ) -> float:
-    """What linear evidence adds to the log probability of a silent case, on average; -inf where there is no case."""
+    """What linear evidence adds to the log probability of a silent case, on average; 0 where there is no case."""
     gains = []
     for parting in range(PARTINGS):
         half: Bools = rng.random(visits.x.shape[1]) < 0.5
@@ -44,7 +44,7 @@ def gain_on_silent_cases(
             cases = named[1 - k]
             gains.append(side.log_probability(side.fit(PENALTY), *cases) - side.log_probability(without, *cases))
             on_fit(2 * parting + k + 1, 2 * PARTINGS)
-    return float(np.concatenate(gains).mean()) if any(map(len, gains)) else -np.inf
+    return float(np.concatenate(gains).mean()) if any(map(len, gains)) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
