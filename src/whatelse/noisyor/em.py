@@ -14,7 +14,7 @@ condition i brought it with probability (1 - f_ij) / p_j(s), and the leak with l
 number, Jensen's inequality puts sum_i R_ij log(e^{theta_ij} - 1) below those states' part of Q, with equality at the
 current theta: the same form, as if a state had condition i alone, and no leak. So every step still raises
 
-    bound = sum_v log sum_{s weighed} P(x_v, s)  +  log P(known)  -  sum_ij lambda_ij theta_ij.
+    bound = sum_v log sum_{s weighed} P(x_v, s)  -  sum_ij lambda_ij theta_ij.
 
 lambda keeps out edges that the data do not carry (`edge_prices`). Statistics are sums over visits: those of parts
 merge into those of the whole.
@@ -36,13 +36,13 @@ from numpy.typing import ArrayLike
 from whatelse.errors import ModelError
 from whatelse.noisyor.em_kernels import climb, expect
 from whatelse.noisyor.likelihood import as_evidence
-from whatelse.noisyor.mle import LEAK_FLOOR, StateCounts
+from whatelse.noisyor.mle import LEAK_FLOOR
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
-NEGLIGIBLE = 1e-4
-TINY = 1e-30  # stands for 0 where a fail, a leak or their complement is 0: never certain, so never infinite
-MOST_PARTS = 8
-BYTES_FOR_PARTS = 2**30
+NEGLIGIBLE = 1e-4  # of a visit's posterior mass: states that hold less are left out
+TINY = 1e-30  # stands for a fail, a leak or a complement that is 0: nothing is certain, so no logarithm is infinite
+MOST_PARTS = 8  # of the visits in an E-step, each with its own statistics
+BYTES_FOR_PARTS = 2**30  # for the statistics of all parts together: large tables mean fewer parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class EStatistics:
         if max_on < 1 or not 0 <= negligible < 1:
             raise ModelError(f"max_on is {max_on} and negligible {negligible}: need at least 1, and from 0 to below 1")
         visits = start.size - 1
-        added = np.zeros((0, model.m)) if evidence is None else as_evidence(evidence, visits, model.m)
+        offset = np.zeros((0, model.m)) if evidence is None else as_evidence(evidence, visits, model.m)
         fail, quiet = np.maximum(model.fail.T, TINY), np.maximum(1 - model.leak, TINY)
         leak, log_fail, log_quiet = np.maximum(model.leak, TINY), np.log(fail), np.log(quiet)
         log_odds = np.log(model.prior) - np.log1p(-model.prior)
@@ -98,13 +98,13 @@ class EStatistics:
             mass, present, spread = np.zeros(S), np.zeros((S, model.n)), np.zeros((model.m + 1, model.n))
             on, totals = np.zeros(model.m), np.zeros(3)
             expect(
-                first, end, start, index, added, log_odds + log_fail.sum(0), base, np.ascontiguousarray(fail),
+                first, end, start, index, offset, log_odds + log_fail.sum(0), base, np.ascontiguousarray(fail),
                 np.ascontiguousarray(log_fail), leak, log_quiet, min(max_on, model.m), negligible,
                 mass, present, spread, on, totals,
             )  # fmt: skip
             return cls(end - first, float(totals[0]), float(totals[1]), int(totals[2]), mass, present, spread, on)
 
-        # As many parts whatever the number of cores, so that the sums come out the same to the last bit.
+        # The number of parts does not depend on the cores, so that sums come out the same everywhere, to the last bit.
         parts = int(np.clip(BYTES_FOR_PARTS // (8 * S * model.n), 1, MOST_PARTS))
         cuts = np.linspace(0, visits, parts + 1).astype(int).tolist()
         with ThreadPoolExecutor(min(parts, os.cpu_count() or 1)) as pool:
@@ -154,7 +154,6 @@ def fit_em(
     steps: int = 20,
     tolerance: float = 1e-5,
     sparsity: float = 0.0,
-    known: StateCounts | None = None,
     evidence: ArrayLike | None = None,
     newton: int = 2,
     negligible: float = NEGLIGIBLE,
@@ -166,9 +165,8 @@ def fit_em(
     steps      M-steps at most; 0 gives the start and its bound
     tolerance  converged when a step adds less than this to the bound, in nats a visit
     sparsity   an L1 penalty on theta_ij = -log f_ij, in standard errors: see `edge_prices`
-    known      visits whose conditions are known, or pseudo-visits (`pseudo_visits`), counted in at every M-step
     evidence   (m,) or (N, m), log odds to add to the prior's; then the bound is not normalised, but rises all the same
-    newton     Newton steps of an M-step
+    newton     Newton steps of an M-step, at most
     on_step    called with every EmStep and its model; learning ends where it returns True
 
     The bound never falls, save for rounding and what `negligible` cuts off (at most about N times that).
@@ -178,15 +176,13 @@ def fit_em(
         raise ModelError("EM learns the plain noisy-or: start from a model without coupling and weights")
     if steps < 0 or newton < 1 or sparsity < 0:
         raise ModelError(f"steps {steps}, newton {newton}, sparsity {sparsity}: need at least 0, 1 and 0")
-    if known is not None and (known.states.shape[1], known.present.shape[1]) != (start.m, start.n):
-        raise ModelError(f"known visits have {known.states.shape[1]} conditions and {known.present.shape[1]} findings")
     price = edge_prices(X, start, sparsity)
     model, history, converged = start, list[EmStep](), False
     began = time.perf_counter()
     for step in range(steps + 1):
         found = EStatistics.of(model, X, max_on=max_on, negligible=negligible, evidence=evidence)
         theta = _theta(model)
-        bound = found.log_likelihood - (price * theta[:-1]).sum() + _log_known(known, theta)
+        bound = found.log_likelihood - (price * theta[:-1]).sum()
         visits = max(found.visits, 1)
         history.append(
             EmStep(
@@ -203,7 +199,7 @@ def fit_em(
         if converged or stop or step == steps:
             break
         began = time.perf_counter()
-        theta = maximise(found, theta, model.frozen, price, known=known, newton=newton)
+        theta = maximise(found, theta, model.frozen, price, newton=newton)
         model = replace(
             start,
             fail=np.where(start.frozen[:-1], start.fail, np.exp(-theta[:-1])),
@@ -224,17 +220,15 @@ def edge_prices(X: sp.csr_matrix, model: NoisyOr, sparsity: float) -> Floats:
     return np.where(model.frozen[:-1], 0.0, sparsity * np.sqrt(visits * np.outer(model.prior, (1 - rate) / rate)))
 
 
-def maximise(
-    found: EStatistics, theta: Floats, frozen: Bools, price: Floats, *, known: StateCounts | None, newton: int
-) -> Floats:
+def maximise(found: EStatistics, theta: Floats, frozen: Bools, price: Floats, *, newton: int) -> Floats:
     """The M-step: theta (m+1, n) after at most `newton` Newton steps up Q - price . theta, finding by finding.
 
     Cost: O(nnz(C)) a step, and a Cholesky factor of size m for each finding.
     """
     m = len(found.on)
     low, high = np.triu_indices(m, 1)
-    seen = np.flatnonzero(found.mass)
     pair = np.arange(len(low))
+    seen = np.flatnonzero(found.mass)
     states = sp.vstack(
         [
             sp.csr_matrix((1, m)),
@@ -243,31 +237,18 @@ def maximise(
         ],
         format="csr",
     )[seen]
-    present = [found.present[seen], found.spread]
-    mass = np.append(found.on, found.visits)
-    if known is not None:
-        states = sp.vstack([states, sp.csr_matrix(known.states.astype(float))])
-        present.insert(1, known.present)
-        mass += np.append(known.visits @ known.states, known.visits.sum())
     # The leak is a condition that is on in every state, but not behind the causes of `spread`: those stand alone.
-    on = sp.vstack([sp.hstack([states, np.ones((states.shape[0], 1))]), sp.eye(m + 1)], format="csr")
-    on.sort_indices()
+    rows = sp.vstack([sp.hstack([states, np.ones((len(seen), 1))]), sp.eye(m + 1)], format="csr")
+    rows.sort_indices()
+    present = np.vstack([found.present[seen], found.spread])
+    mass = np.append(found.on, found.visits)  # sum_s N_s z_s = mass . theta, over all states, however many are on
     new = np.ascontiguousarray(theta.T)
     climb(
-        on.indptr.astype(np.int64), on.indices.astype(np.int64), mass, np.vstack([price, np.zeros(len(new))]).T.copy(),
-        np.ascontiguousarray(np.vstack(present).T), np.ascontiguousarray(frozen.T), -np.log1p(-LEAK_FLOOR), newton, new,
+        rows.indptr.astype(np.int64), rows.indices.astype(np.int64), mass,
+        np.vstack([price, np.zeros(len(new))]).T.copy(), np.ascontiguousarray(present.T),
+        np.ascontiguousarray(frozen.T), -np.log1p(-LEAK_FLOOR), newton, new,
     )  # fmt: skip
     return np.ascontiguousarray(new.T)
-
-
-def pseudo_visits(model: NoisyOr, strength: float) -> StateCounts:
-    """`strength` visits with nothing on, and as many with each condition alone, just as `model` has them.
-
-    As `known` of `fit_em` they make EM maximum a posteriori, under a conjugate prior centred on `model`.
-    """
-    states = np.vstack([np.zeros((1, model.m), bool), np.eye(model.m, dtype=bool)])
-    rate = 1 - (1 - model.leak) * np.vstack([np.ones((1, model.n)), model.fail])
-    return StateCounts(states, np.full(model.m + 1, float(strength)), strength * rate)
 
 
 def _theta(model: NoisyOr) -> Floats:
@@ -276,19 +257,8 @@ def _theta(model: NoisyOr) -> Floats:
     return -np.vstack([np.log(np.maximum(model.fail, TINY)), quiet])
 
 
-def _log_known(known: StateCounts | None, theta: Floats) -> float:
-    """log P(findings of the known visits | their conditions): sum C log(e^z - 1) - N z."""
-    if known is None:
-        return 0.0
-    z = known.states @ theta[:-1] + theta[-1]
-    shown = known.present > 0
-    return float(
-        (known.present * (z + np.log(-np.expm1(-z), where=shown, out=np.zeros_like(z)))).sum() - known.visits @ z.sum(1)
-    )
-
-
 def _rows(X: sp.csr_matrix, model: NoisyOr) -> tuple[Any, Any]:
-    """X as (start (N + 1,), index), or ModelError with what does not fit."""
+    """X as (start (N + 1,), index): visit v has findings index[start[v]:start[v + 1]]. Raises if X does not fit."""
     if X.format != "csr" or not X.has_canonical_format or X.nnz != np.count_nonzero(X.data == 1):
         raise ModelError("X must be a CSR matrix of ones in canonical form (no stored zeros, no duplicates)")
     if X.shape[1] != model.n:

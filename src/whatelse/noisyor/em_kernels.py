@@ -1,4 +1,6 @@
-"""The E-step of one visit: weigh the states that matter, then hand their probabilities to the statistics.
+"""The compiled loops of EM: `expect`, the E-step over visits, and `climb`, the M-step over findings.
+
+The E-step weighs the states that matter to a visit, then hands their probabilities to the statistics.
 
 A state is a set of conditions that are on. For a visit with present findings j = 1 .. P its weight is
 
@@ -25,7 +27,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from whatelse.noisyor.likelihood import Ints
-from whatelse.noisyor.mle import _derivatives, _objective, _solve
+from whatelse.noisyor.mle import damped_step, loss, loss_derivatives
 from whatelse.noisyor.params import Bools, Floats
 
 Int32s = NDArray[np.int32]
@@ -35,13 +37,13 @@ ROOM = 4_000  # states of one visit at most (m = 23, at most 3 on: 2,048); what 
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _log_on(on: Floats, row: Floats, ends: Ints, runs: int) -> float:
-    """sum_j log(on_j f_j + 1 - f_j): products within runs that cannot underflow, so that it vectorises. Cost P."""
+def _log_on(p_on: Floats, fail: Floats, ends: Ints, runs: int) -> float:
+    """sum_j log(p_j f_j + 1 - f_j): products within runs that cannot underflow, so that it vectorises. Cost P."""
     total, first = 0.0, 0
     for r in range(runs):
         product = 1.0
         for j in range(first, ends[r]):
-            product *= on[j] * row[j] + (1.0 - row[j])
+            product *= p_on[j] * fail[j] + (1.0 - fail[j])
         total += math.log(product)
         first = ends[r]
     return total
@@ -49,26 +51,32 @@ def _log_on(on: Floats, row: Floats, ends: Ints, runs: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _search(
-    rows: Floats, on: Floats, linear: Floats, ends: Ints, runs: int, max_on: int, negligible: float,
+    fails: Floats, p_on: Floats, linear: Floats, ends: Ints, runs: int, max_on: int, negligible: float,
     weight: Floats, parent: Int32s, added: Int32s,
 ) -> tuple[int, float, float, float]:  # fmt: skip
     """Weigh the states of one visit with at most max_on on; returns (states, top, found, left), masses over exp(top).
 
-    rows (m, P) and on (max_on + 1, P), on[0] the leaks; linear (m,) what a condition adds besides the causes it brings.
-    State c is parent[c] with added[c]; weight[c] is its logarithm.
+    fails (m, P)          f_ij of the findings present
+    p_on (max_on + 1, P)  p_j of the state at each depth; p_on[0] comes with the leaks, the rest is filled here
+    linear (m,)           what a condition adds to the log weight whatever it explains: u_i
+    ends, runs            run r of `_log_on` ends before finding ends[r]
+
+    State c, numbered as they are weighed, is parent[c] with condition added[c] on as well; weight[c] is its log
+    weight without `base`. `found` is the mass of the states weighed, `left` at least that of all others.
     """
-    m, P = rows.shape
+    m, P = fails.shape
     candidate = np.empty((max_on + 1, m), np.int64)  # what may be added at each depth, most gain first
-    name = np.empty((max_on + 1, m), np.int64)  # the state that this gives
+    state = np.empty((max_on + 1, m), np.int64)  # the number of the state that this gives
     ratio = np.empty((max_on + 1, m))  # r_l
     rest = np.empty((max_on + 1, m))  # prod over those after it of (1 + r_l), less one
-    count, turn = np.empty(max_on + 1, np.int64), np.empty(max_on + 1, np.int64)
-    modular = np.zeros(max_on + 1)
-    node = np.zeros(max_on + 1, np.int64)
+    count = np.empty(max_on + 1, np.int64)  # how many candidates
+    turn = np.empty(max_on + 1, np.int64)  # which of them is next
+    node = np.zeros(max_on + 1, np.int64)  # the number of the state they are added to
+    linear_sum = np.zeros(max_on + 1)  # its sum of linear_i
 
     weight[0], parent[0], added[0] = 0.0, -1, -1
     for j in range(P):
-        weight[0] += math.log(on[0, j])
+        weight[0] += math.log(p_on[0, j])
     top, found, left, size = weight[0], 1.0, 0.0, 1
     depth, fresh = 0, True
     count[0] = m if max_on > 0 else 0
@@ -81,21 +89,21 @@ def _search(
             own = weight[node[depth]]
             for q in range(count[depth]):
                 i = candidate[depth, q]
-                new = modular[depth] + linear[i] + _log_on(on[depth, :P], rows[i], ends, runs)
+                new = linear_sum[depth] + linear[i] + _log_on(p_on[depth, :P], fails[i], ends, runs)
                 if new > top:
                     shrink = math.exp(top - new)
                     found, left, top = found * shrink, left * shrink, new
                 found += math.exp(new - top)
                 weight[size], parent[size], added[size] = new, node[depth], i
                 place = q
-                while place > 0 and weight[name[depth, place - 1]] < new:
-                    candidate[depth, place], name[depth, place] = candidate[depth, place - 1], name[depth, place - 1]
+                while place > 0 and weight[state[depth, place - 1]] < new:
+                    candidate[depth, place], state[depth, place] = candidate[depth, place - 1], state[depth, place - 1]
                     place -= 1
-                candidate[depth, place], name[depth, place] = i, size
+                candidate[depth, place], state[depth, place] = i, size
                 size += 1
             product = 0.0
             for q in range(count[depth] - 1, -1, -1):
-                ratio[depth, q] = math.exp(min(weight[name[depth, q]] - own, 300.0))
+                ratio[depth, q] = math.exp(min(weight[state[depth, q]] - own, 300.0))
                 rest[depth, q] = product
                 product = min(product + ratio[depth, q] * (1.0 + product), 1e300)
         if turn[depth] == count[depth]:
@@ -105,7 +113,7 @@ def _search(
         turn[depth] += 1
         if rest[depth, q] == 0.0:
             continue
-        child = name[depth, q]
+        child = state[depth, q]
         own = math.exp(max(weight[child] - top, -700.0))
         if own * rest[depth, q] < negligible * found or depth + 1 >= max_on or size + m > weight.size:
             left += own * rest[depth, q]
@@ -122,8 +130,8 @@ def _search(
         if kept == 0:
             continue
         for j in range(P):
-            on[depth + 1, j] = on[depth, j] * rows[i, j] + (1.0 - rows[i, j])
-        modular[depth + 1] = modular[depth] + linear[i]
+            p_on[depth + 1, j] = p_on[depth, j] * fails[i, j] + (1.0 - fails[i, j])
+        linear_sum[depth + 1] = linear_sum[depth] + linear[i]
         node[depth + 1] = child
         depth += 1
         count[depth] = kept
@@ -132,14 +140,17 @@ def _search(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_causes(q: float, leak: Floats, rows: Floats, chosen: Ints, inverse: Floats, causes: Floats) -> None:
-    """Add q / p_j(s) to the rows of `causes` (m + 1, P) that are on in s, the leak's with them. Cost P |s|."""
+def _add_causes(q: float, leak: Floats, fails: Floats, chosen: Ints, inverse: Floats, causes: Floats) -> None:
+    """Add q / p_j(s) to the rows of `causes` (m + 1, P) that are on in s, the leak's with them. Cost P |s|.
+
+    `inverse` (P,) is room to work in.
+    """
     P = leak.size
     for j in range(P):
         inverse[j] = leak[j]
     for i in chosen:
         for j in range(P):
-            inverse[j] = inverse[j] * rows[i, j] + (1.0 - rows[i, j])
+            inverse[j] = inverse[j] * fails[i, j] + (1.0 - fails[i, j])
     for j in range(P):
         inverse[j] = q / inverse[j]
         causes[-1, j] += inverse[j]
@@ -158,7 +169,7 @@ def expect(
 
     start, index   rows of X;  evidence (N, m) or (0, m): log odds to add
     unary (m,), base   log odds plus sum_j log f_ij, and log P(nothing on, nothing present)
-    fail, log_fail (n, m); leak, log_quiet (n,)
+    fail, log_fail (n, m); leak, log_quiet (n,), the latter log(1 - leak)
     mass (S,), present (S, n)   of the S states with at most two on: none, {i}, then {i < k} row by row
     spread (m + 1, n)           expected causes in states with more on (see `EStatistics`)
     on_mass (m,)                expected visits with each condition
@@ -169,14 +180,14 @@ def expect(
     for v in range(first, end):
         widest = max(widest, start[v + 1] - start[v])
     all_causes = np.empty((m + 1) * widest)
-    all_rows, all_on = np.empty(m * widest), np.empty((max_on + 1) * widest)
+    all_fails, all_p_on = np.empty(m * widest), np.empty((max_on + 1) * widest)
     linear, ends, chosen = np.empty(m), np.empty(widest + 1, np.int64), np.empty(max_on + 1, np.int64)
     weight, parent, added = np.empty(ROOM), np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
     for v in range(first, end):
         here = index[start[v] : start[v + 1]]
         P = here.size
-        rows = all_rows[: m * P].reshape(m, P)
-        on = all_on[: (max_on + 1) * P].reshape(max_on + 1, P)
+        fails = all_fails[: m * P].reshape(m, P)
+        p_on = all_p_on[: (max_on + 1) * P].reshape(max_on + 1, P)
         constant = base
         for i in range(m):
             linear[i] = unary[i] + (evidence[v, i] if evidence.shape[0] > 0 else 0.0)
@@ -184,7 +195,7 @@ def expect(
         for c in range(P):
             j = here[c]
             constant -= log_quiet[j]
-            on[0, c] = leak[j]
+            p_on[0, c] = leak[j]
             if product * leak[j] < SAFE:  # p_j only grows: runs that are safe here are safe in every state
                 ends[runs] = c
                 runs += 1
@@ -192,9 +203,9 @@ def expect(
             product *= leak[j]
             for i in range(m):
                 linear[i] -= log_fail[j, i]
-                rows[i, c] = fail[j, i]
+                fails[i, c] = fail[j, i]
         ends[runs] = P
-        size, top, found, left = _search(rows, on, linear, ends, runs + 1, max_on, negligible, weight, parent, added)
+        size, top, found, left = _search(fails, p_on, linear, ends, runs + 1, max_on, negligible, weight, parent, added)
         totals[0] += constant + top + math.log(found)
         totals[1] += left / (found + left)
         totals[2] += size
@@ -231,58 +242,59 @@ def expect(
                     present[row, j] += q
             else:
                 deep = True
-                _add_causes(q, on[0], rows, chosen[:depth], on[1], causes)
+                _add_causes(q, p_on[0], fails, chosen[:depth], p_on[1], causes)  # p_on[1] is no longer needed
         if deep:  # which cause brought the finding: leak or condition, in proportion to (1 - f) / p
             for k in range(P):
                 j = here[k]
                 spread[m, j] += causes[m, k] * leak[j]
                 for i in range(m):
-                    spread[i, j] += causes[i, k] * (1.0 - rows[i, k])
+                    spread[i, j] += causes[i, k] * (1.0 - fails[i, k])
 
 
 @njit(cache=True, parallel=True)
 def climb(
-    indptr: Ints, indices: Ints, mass: Floats, penalty: Floats, present: Floats, frozen: Bools, leak_floor: float,
+    indptr: Ints, indices: Ints, mass: Floats, price: Floats, present: Floats, frozen: Bools, leak_floor: float,
     steps: int, theta: Floats,
 ) -> None:  # fmt: skip
-    """At most `steps` projected, damped Newton steps up sum_s C_s log(e^{z_s} - 1) - (mass + penalty_j) . theta.
+    """At most `steps` projected, damped Newton steps up sum_s C_s log(e^{z_s} - 1) - (mass + price_j) . theta.
 
-    In place and for each finding by itself, as in `mle.py`, which has the same mass for all findings; here each may pay
-    its own penalty (n, m + 1). theta and frozen are (n, m + 1), present (n, S). No step goes down.
+    In place and for each finding by itself, down `loss` of `mle.py`; only that here each finding pays its own prices.
+    theta, price and frozen are (n, m + 1), present (n, S); leak_floor is the least theta of a leak. No step raises the
+    loss: where none lowers it, a finding is done.
     """
     n, d = theta.shape
     for j in prange(n):
-        x, states, price = theta[j], np.flatnonzero(present[j] > 0.0), mass + penalty[j]
+        x, showing, own_mass = theta[j], np.flatnonzero(present[j] > 0.0), mass + price[j]
         free = np.zeros(d, np.bool_)
-        for s in states:
+        for s in showing:
             for t in range(indptr[s], indptr[s + 1]):
                 free[indices[t]] = True
         for i in range(d):
             floor = leak_floor if i == d - 1 else 0.0
             if frozen[j, i]:
                 free[i] = False
-            else:  # never on where the finding is: the likelihood only falls with theta_i
+            else:  # if on in no state that shows the finding, the likelihood only falls with theta_i
                 x[i] = max(x[i], floor) if free[i] else floor
-        value = _objective(indptr, indices, price, present[j], states, x)
+        value = loss(indptr, indices, own_mass, present[j], showing, x)
         gradient, hessian, trial = np.empty(d), np.empty((d, d)), np.empty(d)
-        packed, damping = np.empty(d, np.int64), 1e-6
+        moving, damping = np.empty(d, np.int64), 1e-6
         for _ in range(steps):
-            _derivatives(indptr, indices, price, present[j], states, x, gradient, hessian)
-            size = 0
+            loss_derivatives(indptr, indices, own_mass, present[j], showing, x, gradient, hessian)
+            count = 0
             for i in range(d):  # entries at their floor that want to go lower stay there
                 trial[i] = x[i]
                 if free[i] and (gradient[i] < 0.0 or x[i] > (leak_floor if i == d - 1 else 0.0)):
-                    packed[size] = i
-                    size += 1
+                    moving[count] = i
+                    count += 1
             better = False
-            while size > 0 and not better and damping < 1e12:
-                step = _solve(hessian, price, gradient, packed, size, damping)
+            while count > 0 and not better and damping < 1e12:
+                step = damped_step(hessian, own_mass, gradient, moving, count, damping)
                 promised = 0.0
-                for a in range(size):
-                    i = packed[a]
+                for a in range(count):
+                    i = moving[a]
                     trial[i] = max(x[i] - step[a], leak_floor if i == d - 1 else 0.0)
                     promised += gradient[i] * (x[i] - trial[i])
-                new = _objective(indptr, indices, price, present[j], states, trial)
+                new = loss(indptr, indices, own_mass, present[j], showing, trial)
                 better = value - new >= 1e-4 * promised and new < value
                 damping *= 0.1 if better else 10.0
             if not better:

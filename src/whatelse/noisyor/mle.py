@@ -10,7 +10,7 @@ which is concave in theta and separate for every finding. It is maximised by New
 theta >= 0 and damped as by Levenberg and Marquardt: where few states show a finding the Hessian is singular.
 The first sum has only the states that show the finding, and the gradient of the second is one vector shared
 by all findings, so the cost is that of the non-zero C, whatever the number of visits. Counts may be fractional:
-an M-step is the same call.
+the M-step of `em.py` climbs the same function.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from whatelse.errors import ModelError
+from whatelse.noisyor.likelihood import Ints
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
 LEAK_FLOOR = 1e-7
@@ -89,7 +90,7 @@ class Fit:
 
     theta: Floats
     residual: Floats
-    iterations: NDArray[np.int64]
+    iterations: Ints
     converged: Bools
 
 
@@ -105,7 +106,7 @@ def fit_states(
 ) -> Fit:
     """Maximise sum_g C log(e^z - 1) - N z - l1 sum_i theta_i for all findings at once.
 
-    start  (m+1, n)  theta to start from (row m the leaks'); a good one, as in EM, saves iterations
+    start  (m+1, n)  theta to start from (row m the leaks'); a good one saves iterations
     frozen (m+1, n)  entries to leave as they are in `start`
     l1               what an edge pays per theta_ij: l1 visits with condition i on and finding j off weigh the same
 
@@ -187,7 +188,7 @@ def edit_anchors(
     return replace(model, fail=fail, leak=leak, frozen=frozen)
 
 
-def _distinct(rows: Bools) -> tuple[Bools, NDArray[np.int64]]:
+def _distinct(rows: Bools) -> tuple[Bools, Ints]:
     """Distinct rows, sorted, and which of them each row is: rows as bytes, so any number of conditions is fast."""
     packed = np.packbits(rows, axis=1)
     _, first, group = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
@@ -195,20 +196,22 @@ def _distinct(rows: Bools) -> tuple[Bools, NDArray[np.int64]]:
 
 
 @njit(cache=True, parallel=True)
-def _newton(indptr, indices, mass, present, frozen, leak_floor, tol, max_iter, theta, residual, iterations):  # type: ignore[no-untyped-def]
-    """Projected, damped Newton for every finding, in place; theta and frozen come as (n, m+1), present as (n, G).
+def _newton(
+    indptr: Ints, indices: Ints, mass: Floats, present: Floats, frozen: Bools, leak_floor: float, tol: float,
+    max_iter: int, theta: Floats, residual: Floats, iterations: Ints,
+) -> None:  # fmt: skip
+    """Projected, damped Newton steps down `loss` for every finding; writes theta, residual and iterations in place.
 
-    State g has conditions indices[indptr[g]:indptr[g+1]] on, the last of them the leak. The gradient is
-    mass_i - sum_g C_g y_gi / p_g and the Hessian sum_g C_g y_gi y_gk (1 - p_g) / p_g^2, with p = 1 - e^{-z}.
+    theta and frozen are (n, m+1), the leak last, present (n, G); leak_floor is the least theta of a leak.
     """
     n, d = theta.shape
     for j in prange(n):
         x = theta[j]
-        groups = np.flatnonzero(present[j] > 0.0)
+        showing = np.flatnonzero(present[j] > 0.0)  # the states that show it
         floor = np.zeros(d)
         floor[d - 1] = leak_floor
-        fixed = np.ones(d, np.bool_)
-        for g in groups:
+        fixed = np.ones(d, np.bool_)  # frozen, or on in no state that shows the finding
+        for g in showing:
             for t in range(indptr[g], indptr[g + 1]):
                 fixed[indices[t]] = False
         for i in range(d):
@@ -220,16 +223,16 @@ def _newton(indptr, indices, mass, present, frozen, leak_floor, tol, max_iter, t
             else:
                 x[i] = max(x[i], floor[i])
         gradient, trial = np.empty(d), np.empty(d)
-        hessian, packed = np.empty((d, d)), np.empty(d, np.int64)
-        value = _objective(indptr, indices, mass, present[j], groups, x)
+        hessian, moving = np.empty((d, d)), np.empty(d, np.int64)
+        value = loss(indptr, indices, mass, present[j], showing, x)
         if not np.isfinite(value):  # a start that calls something seen impossible
             for i in range(d):
                 if not fixed[i]:
                     x[i] = max(x[i], 1e-3)
-            value = _objective(indptr, indices, mass, present[j], groups, x)
+            value = loss(indptr, indices, mass, present[j], showing, x)
         iteration, damping = 0, 1e-6
         while True:
-            _derivatives(indptr, indices, mass, present[j], groups, x, gradient, hessian)
+            loss_derivatives(indptr, indices, mass, present[j], showing, x, gradient, hessian)
             worst = 0.0
             for i in range(d):
                 if not fixed[i]:
@@ -237,22 +240,22 @@ def _newton(indptr, indices, mass, present, frozen, leak_floor, tol, max_iter, t
             if worst <= tol or iteration == max_iter or not np.isfinite(value):
                 break
             iteration += 1
-            free = 0
+            count = 0
             for i in range(d):  # entries at their floor that want to go lower stay there
                 trial[i] = x[i]
                 if not fixed[i] and (gradient[i] < 0 or x[i] > floor[i]):
-                    packed[free] = i
-                    free += 1
+                    moving[count] = i
+                    count += 1
             new = np.inf
             while damping < 1e20:
-                step = _solve(hessian, mass, gradient, packed, free, damping)
+                step = damped_step(hessian, mass, gradient, moving, count, damping)
                 promised = 0.0
-                for a in range(free):
-                    i = packed[a]
+                for a in range(count):
+                    i = moving[a]
                     trial[i] = max(x[i] - step[a], floor[i])
                     promised += gradient[i] * (x[i] - trial[i])
-                new = _objective(indptr, indices, mass, present[j], groups, trial)
-                # the last term is the rounding of the objective: near the maximum a Newton step is better than none
+                new = loss(indptr, indices, mass, present[j], showing, trial)
+                # the last term is the rounding of the loss: near the maximum a Newton step is better than none
                 if value - new >= 1e-4 * max(promised, 0.0) - 1e-13 * abs(value):
                     break
                 damping *= 10.0
@@ -264,15 +267,20 @@ def _newton(indptr, indices, mass, present, frozen, leak_floor, tol, max_iter, t
 
 
 @njit(cache=True)
-def _objective(indptr, indices, mass, present, groups, x):  # type: ignore[no-untyped-def]
-    """mass . theta - sum_g C_g log(e^z - 1); infinite where something seen is impossible."""
+def loss(indptr: Ints, indices: Ints, mass: Floats, present: Floats, showing: Ints, theta: Floats) -> float:
+    """mass . theta - sum_g C_g log(e^{z_g} - 1) of one finding, to be minimised; infinite if what was seen cannot be.
+
+    State g has conditions indices[indptr[g]:indptr[g+1]] on, rising; the leak counts as one, the last.
+    mass (m+1,)   visits with each condition, sum_g N_g y_gi, and any L1 penalty
+    present (G,)  C_g; showing: the g where it is not 0
+    """
     total = 0.0
-    for i in range(len(x)):
-        total += mass[i] * x[i]
-    for g in groups:
+    for i in range(len(theta)):
+        total += mass[i] * theta[i]
+    for g in showing:
         z = 0.0
         for t in range(indptr[g], indptr[g + 1]):
-            z += x[indices[t]]
+            z += theta[indices[t]]
         if z <= 0.0:
             return np.inf
         total -= present[g] * (z + np.log(-np.expm1(-z)))
@@ -280,45 +288,55 @@ def _objective(indptr, indices, mass, present, groups, x):  # type: ignore[no-un
 
 
 @njit(cache=True)
-def _derivatives(indptr, indices, mass, present, groups, x, gradient, hessian):  # type: ignore[no-untyped-def]
+def loss_derivatives(
+    indptr: Ints, indices: Ints, mass: Floats, present: Floats, showing: Ints, theta: Floats,
+    gradient: Floats, hessian: Floats,
+) -> None:  # fmt: skip
+    """Write the gradient of `loss` and the lower triangle of its Hessian. With p = 1 - e^{-z} they are
+
+    mass_i - sum_g C_g y_gi / p_g   and   sum_g C_g y_gi y_gk (1 - p_g) / p_g^2.
+    """
     gradient[:] = mass
     hessian[:] = 0.0
-    for g in groups:
+    for g in showing:
         z = 0.0
         for t in range(indptr[g], indptr[g + 1]):
-            z += x[indices[t]]
+            z += theta[indices[t]]
         p = -np.expm1(-z)
-        expected = present[g] / p
-        curvature = expected * (1.0 - p) / p
+        slope = present[g] / p
+        curvature = slope * (1.0 - p) / p
         for t in range(indptr[g], indptr[g + 1]):
             i = indices[t]
-            gradient[i] -= expected
+            gradient[i] -= slope
             for u in range(indptr[g], t + 1):
                 hessian[i, indices[u]] += curvature  # lower triangle: indices rise within a state
 
 
 @njit(cache=True)
-def _solve(hessian, mass, gradient, packed, free, damping):  # type: ignore[no-untyped-def]
-    """(H + damping (diag H + mass))^{-1} g on the rows packed[:free], by Cholesky of the lower triangle."""
-    factor, step = np.empty((free, free)), np.empty(free)
-    for a in range(free):
+def damped_step(hessian: Floats, mass: Floats, gradient: Floats, moving: Ints, count: int, damping: float) -> Floats:
+    """(H + damping diag(diag H + mass))^{-1} g of the entries moving[:count], others held; a step subtracts it.
+
+    By Cholesky, from the lower triangle of H. Cost O(count^3).
+    """
+    factor, step = np.empty((count, count)), np.empty(count)
+    for a in range(count):
         for b in range(a + 1):
-            value = hessian[packed[a], packed[b]]
+            value = hessian[moving[a], moving[b]]
             for c in range(b):
                 value -= factor[a, c] * factor[b, c]
             if a == b:
-                i = packed[a]
+                i = moving[a]
                 factor[a, a] = np.sqrt(max(value, 0.0) + damping * (hessian[i, i] + mass[i]))
             else:
                 factor[a, b] = value / factor[b, b]
-    for a in range(free):
-        value = gradient[packed[a]]
+    for a in range(count):
+        value = gradient[moving[a]]
         for c in range(a):
             value -= factor[a, c] * step[c]
         step[a] = value / factor[a, a]
-    for a in range(free - 1, -1, -1):
+    for a in range(count - 1, -1, -1):
         value = step[a]
-        for c in range(a + 1, free):
+        for c in range(a + 1, count):
             value -= factor[c, a] * step[c]
         step[a] = value / factor[a, a]
     return step
