@@ -26,6 +26,7 @@ from whatelse.noisyor.params import Floats, NoisyOr
 from whatelse.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
 
 EM_STEPS = 40
+EDGE_PRICE = 0.7  # what an edge must be worth, in standard errors
 TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 6, 2_000
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""
@@ -55,7 +56,7 @@ def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progr
     if all(test.low > 0 for test in trial.values()):
         progress("learning by EM", 0, EM_STEPS)
         fit = fit_em(
-            cohort.X, learn_naive(cohort, rates, seed, progress).model, steps=EM_STEPS, sparsity=1.0,
+            cohort.X, learn_naive(cohort, rates, seed, progress).model, steps=EM_STEPS, sparsity=EDGE_PRICE,
             on_step=lambda step, model: progress("learning by EM", step.step, EM_STEPS),
         )  # fmt: skip
         return Learned(fit.model, None, tuple(step.bound for step in fit.history), fit.converged, notes)
@@ -92,7 +93,7 @@ def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) 
         return scores.by_visit["mrr"]
 
     naive = learn_naive(learn, rates, seed, progress).model
-    climbed = found(fit_em(learn.X, naive, steps=TRIAL_STEPS, sparsity=1.0).model)
+    climbed = found(fit_em(learn.X, naive, steps=TRIAL_STEPS, sparsity=EDGE_PRICE).model)
     tests = {"naive labels": paired_test(found(naive), climbed, resamples=1000, seed=seed)}
     if tests["naive labels"].low > 0:
         other = fit_anchored(
