@@ -163,7 +163,7 @@ def test_a_mention_with_its_context_is_excused() -> None:
     dense[:, 20] = context
     dense[context, 1] = rng.random(context.sum()) < 0.98
     fit = fit_anchored(sp.csr_matrix(dense), ANCHORS, *noise, linear=False)
-    assert np.argwhere(fit.excuse).tolist() == [[1, 20]]
+    assert np.argwhere(fit.evidence.excuse).tolist() == [[1, 20]]
     assert fit.model.fail[1, 20] == 1.0
     with_anchor, without = (
         posterior(fit.model, present, evidence=fit.evidence([present])[0]).marginals[1] for present in ([1, 20], [20])

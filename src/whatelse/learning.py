@@ -71,7 +71,7 @@ def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progr
         "gain_on_silent_cases": anchored.silent_gain,
         "excuses": {
             condition: [names[j] for j in np.flatnonzero(row)]
-            for condition, row in zip(cohort.conditions, anchored.excuse, strict=True)
+            for condition, row in zip(cohort.conditions, anchored.evidence.excuse, strict=True)
             if row.any()
         },
     }

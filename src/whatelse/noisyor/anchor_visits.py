@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from whatelse.noisyor.excuse import excused
+from whatelse.noisyor.excuse import excused, only
 from whatelse.noisyor.hidden import Pairs, noisyor_gains
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
@@ -31,8 +31,9 @@ class AnchorRates:
     @property
     def ppv(self) -> Floats:
         """(2, m): P(Y=1 | A) of an anchor that is silent, or fires."""
-        silent = np.stack([1 - self.sensitivity, self.sensitivity]) * self.prior
-        found: Floats = silent / (silent + np.stack([1 - self.false_positive, self.false_positive]) * (1 - self.prior))
+        true = np.stack([1 - self.sensitivity, self.sensitivity]) * self.prior
+        false = np.stack([1 - self.false_positive, self.false_positive]) * (1 - self.prior)
+        found: Floats = true / (true + false)
         return found
 
 
@@ -48,9 +49,7 @@ class AnchorVisits:
 
     @classmethod
     def of(cls, X: sp.csr_matrix, columns: Any, excuse: Bools) -> AnchorVisits:
-        keep = np.ones(X.shape[1])
-        keep[columns] = 0.0
-        x = _columns(X, keep)
+        x = only(X, np.isin(np.arange(X.shape[1]), columns, invert=True))
         A = X[:, columns].toarray().astype(bool) & ~excused(X, excuse)
         return cls(sp.csr_matrix(X), x, A, columns, Pairs.of(x, A))
 
@@ -61,7 +60,7 @@ class AnchorVisits:
 
     def findings(self, keep: Bools) -> AnchorVisits:
         """As if only these findings (n,), and anchors, had been looked for."""
-        x = _columns(self.x, keep.astype(float))
+        x = only(self.x, keep)
         return replace(self, x=x, pairs=Pairs.of(x, self.A))
 
     @property
@@ -101,9 +100,3 @@ class Halves:
         for theirs, model in ((first, self.of_second), (~first, self.of_first)):
             out[theirs] = noisyor_gains(model, pairs.rows(theirs), self.columns)
         return out
-
-
-def _columns(X: sp.csr_matrix, keep: Floats) -> sp.csr_matrix:
-    x = sp.csr_matrix(sp.csr_matrix(X, dtype=np.float64) @ sp.diags(keep))
-    x.eliminate_zeros()
-    return x

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from whatelse.errors import ModelError
@@ -27,7 +27,7 @@ from whatelse.noisyor.calibrate import calibrated, marginals
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.excuse import find_excuses
 from whatelse.noisyor.hidden import HiddenFit, Pairs, fit_hidden
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import Bools, NoisyOr
 from whatelse.noisyor.silent import gain_on_silent_cases
 
 PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
@@ -35,20 +35,19 @@ DECIDE_ON = 20_000  # visits by which it is decided whether to use it, at most
 COMPLETE_ON = 3_000  # visits whose conditions are drawn, at most
 CALIBRATE_ON = 3_000
 Step = Callable[[str, int, int], None]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
     """model and evidence to answer with; history of the objective; and what was found on the way.
 
-    excuse       (m, n) bool: which findings excuse which anchor
     linear       whether linear evidence is used
     silent_gain  what it added to the log probability of silent cases, by which that was decided; NaN if it was given
     """
 
     model: NoisyOr
     evidence: Evidence
-    excuse: Bools
     linear: bool
     silent_gain: float
     kappa: float
@@ -104,7 +103,7 @@ def fit_anchored(
     completed = _completed(visits, *model, rng)
     fit = fit.reweighed(completed, halves.gains(completed))
     model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges, rates)
-    return Anchored(*model, excuse, linear, silent_gain, fit.kappa, fit.history, fit.converged)
+    return Anchored(*model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
 
 
 def _assembled(
@@ -133,6 +132,6 @@ def _completed(visits: AnchorVisits, model: NoisyOr, evidence: Evidence, rng: np
     return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A[some])[np.searchsorted(some, pairs.visit)])
 
 
-def _some(count: int, most: int, rng: np.random.Generator) -> Floats:
+def _some(count: int, most: int, rng: np.random.Generator) -> Ints:
     """At most so many of 0 … count - 1, at random, in order."""
     return np.sort(rng.permutation(count)[:most])

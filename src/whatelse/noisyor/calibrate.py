@@ -25,15 +25,13 @@ def marginals(model: NoisyOr, evidence: Evidence, X: sp.csr_matrix) -> Floats:
     return posterior(model, X, evidence=evidence(X), tolerance=TOLERANCE, budget=BUDGET, top=0).marginals
 
 
-def calibrated(
-    model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, rates: AnchorRates, rounds: int = ROUNDS
-) -> tuple[NoisyOr, Evidence]:
+def calibrated(model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, rates: AnchorRates) -> tuple[NoisyOr, Evidence]:
     """By the visits X, in rounds: each solves for both numbers as if conditions were independent given the visit."""
     columns = evidence.anchor_columns
     fires = X[:, columns].toarray().astype(bool)
     silent, firing = rates.ppv
     wanted = (fires * firing).sum(), (~fires * silent).sum()
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         own = logit(np.clip(marginals(model, evidence, X), 1e-9, 1 - 1e-9))
         temperature, shift = _solve(own, fires, wanted)
         temperature = min(temperature, 1 / model.weight[columns[0]])  # weights stay within [0, 1]

@@ -47,6 +47,13 @@ def excused(X: sp.csr_matrix, excuse: Bools) -> Bools:
     return beside
 
 
+def only(X: sp.csr_matrix, keep: Bools) -> sp.csr_matrix:
+    """Visits X (N, n) with these findings (n,) and no others; the same columns, as floats."""
+    x = sp.csr_matrix(sp.csr_matrix(X, dtype=np.float64) @ sp.diags(keep.astype(float)))
+    x.eliminate_zeros()
+    return x
+
+
 def find_excuses(
     X: sp.csr_matrix,
     anchor_columns: ArrayLike,
@@ -58,10 +65,7 @@ def find_excuses(
     columns = np.asarray(anchor_columns, np.int64)
     pi, s = np.asarray(prior, float), np.clip(np.asarray(sensitivity, float), 1e-9, 1 - 1e-9)
     X = sp.csr_matrix(X[np.sort(rng.permutation(X.shape[0])[:MOST])], dtype=np.float64)
-    keep = np.ones(X.shape[1])
-    keep[columns] = 0.0
-    x = sp.csr_matrix(X @ sp.diags(keep))
-    x.eliminate_zeros()
+    x = only(X, np.isin(np.arange(X.shape[1]), columns, invert=True))
     fires = X[:, columns].toarray() > 0
     side = (rng.random(len(fires)) < 0.5).astype(np.int64)
     excuse = np.zeros((len(columns), X.shape[1]), bool)
