@@ -72,10 +72,19 @@ def test_findings_that_say_everything_twice_count_half(once: Any, twice: Any) ->
     assert 0.4 * one < two < 0.6 * one
     assert two < 0.5
     assert once[3].converged and twice[3].converged
-    others = np.delete(np.arange(twice[0].shape[1]), ANCHORS)
-    weight = twice[3].model.weight  # an anchor is repeated by nothing; calibration scales all alike
-    np.testing.assert_allclose(weight[others], twice[3].kappa * weight[0], rtol=1e-12)
-    np.testing.assert_array_equal(weight[ANCHORS], weight[0])
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_calibration_scales_what_anchors_tell_and_beside_linear_evidence_everything(twice: Any, linear: bool) -> None:
+    X, _, noise, _ = twice
+    fit = fit_anchored(X[:LEARN], ANCHORS, *noise, linear=linear)
+    weight = fit.model.weight
+    scale = weight[ANCHORS[0]]
+    np.testing.assert_array_equal(weight[ANCHORS], scale)
+    np.testing.assert_allclose(np.delete(weight, ANCHORS), fit.kappa * (scale if linear else 1.0), rtol=1e-12)
+    assert 0.1 <= scale <= 1
+    told = np.log(noise[1] / noise[2])
+    np.testing.assert_allclose(fit.evidence.anchor_log_odds[1], scale * told, rtol=1e-9)
 
 
 def test_better_than_naive_labels_where_conditions_are_coupled_and_findings_repeated(once: Any, twice: Any) -> None:
@@ -93,12 +102,15 @@ def test_couplings_have_the_signs_of_the_truth(once: Any) -> None:
     assert strong.any() and (np.sign(once[3].model.coupling[strong]) == np.sign(truth[strong])).mean() > 0.8
 
 
-def test_as_many_conditions_as_the_noise_rates_say(once: Any) -> None:
-    """Calibration goes half of the way condition by condition; all together they must come out."""
-    X, _, noise, fit = once
-    some = X[:3000]
-    expected = posterior(fit.model, some, evidence=fit.evidence(some), top=0).marginals.sum(1).mean()
-    assert expected == pytest.approx(noise[0].sum(), rel=0.15)
+@pytest.mark.parametrize("linear", [False, True])
+def test_as_many_conditions_as_the_noise_rates_say(once: Any, linear: bool) -> None:
+    """Where anchors fire, and where they do not."""
+    X, Y, noise, _ = once
+    fit = fit_anchored(X[:LEARN], ANCHORS, *noise, linear=linear)
+    expected = posterior(fit.model, X[:LEARN], evidence=fit.evidence(X[:LEARN]), top=0).marginals
+    fires = X[:LEARN, ANCHORS].toarray() > 0
+    for who in (fires, ~fires):
+        assert expected[who].sum() == pytest.approx(Y[:LEARN][who].sum(), rel=0.1)
 
 
 def test_same_seed_same_bits(once: Any) -> None:
@@ -130,9 +142,11 @@ def absent_beside(rng: np.random.Generator, what: str) -> tuple[Any, Any]:
     """
     X, Y = sample(network(rng), 2 * LEARN, rng)
     A = X[:, :M].toarray().astype(bool)
+    if what == "mention":
+        A |= ~Y & (rng.random(Y.shape) < 0.1)
     gone = np.tile(A & ~Y if what == "mention" else Y, 4)
     usual = (rng.random(gone.shape) < 0.6) & ~gone
-    return sp.csr_matrix(sp.hstack([X, sp.csr_matrix(usual.astype(np.uint8))]), dtype=np.uint8), Y
+    return sp.csr_matrix(np.hstack([A, X[:, M:].toarray(), usual]).astype(np.uint8)), Y
 
 
 def test_evidence_that_learns_mentions_is_refused() -> None:

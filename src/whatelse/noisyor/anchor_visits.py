@@ -70,11 +70,15 @@ class AnchorVisits:
         return rate
 
 
-def noisyor_of(visits: AnchorVisits, rates: AnchorRates, cut: Bools) -> NoisyOr:
-    """Anchors taken for conditions; then anchors as the noise rates say, and no edges where `cut` (m, n)."""
-    model = mle_model(visits.x, visits.A, prior=rates.prior)
-    fewer = NoisyOr(model.prior, np.where(cut, 1.0, model.fail), model.leak)
-    return edit_anchors(fewer, visits.columns, rates.sensitivity, rates.false_positive)
+def noisyor_of(visits: AnchorVisits, rates: AnchorRates, excuse: Bools) -> NoisyOr:
+    """Anchors taken for conditions; then anchors as the noise rates say, and no edges to what excuses them."""
+    model = cut(mle_model(visits.x, visits.A, prior=rates.prior), excuse)
+    return edit_anchors(model, visits.columns, rates.sensitivity, rates.false_positive)
+
+
+def cut(model: NoisyOr, edges: Bools) -> NoisyOr:
+    """The model without these edges, (m, n) or all edges to these findings (n,)."""
+    return replace(model, fail=np.where(edges, 1.0, model.fail))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +91,19 @@ class Halves:
     columns: Any
 
     @classmethod
-    def of(cls, visits: AnchorVisits, rates: AnchorRates, cut: Bools, rng: np.random.Generator) -> Halves:
+    def of(cls, visits: AnchorVisits, rates: AnchorRates, excuse: Bools, rng: np.random.Generator) -> Halves:
         """A half at random, and the rest."""
         first: Bools = rng.random(len(visits.A)) < 0.5
-        one, other = (noisyor_of(visits.rows(half), rates, cut) for half in (first, ~first))
+        one, other = (noisyor_of(visits.rows(half), rates, excuse) for half in (first, ~first))
         return cls(first, one, other, visits.columns)
+
+    def rows(self, which: Any) -> Halves:
+        """Of some of the visits."""
+        return replace(self, first=self.first[which])
+
+    def cut(self, edges: Bools) -> Halves:
+        """Both without these edges."""
+        return replace(self, of_first=cut(self.of_first, edges), of_second=cut(self.of_second, edges))
 
     def gains(self, pairs: Pairs) -> Floats:
         """(P, m) gains of each pair by the noisy-or that did not see its visit."""

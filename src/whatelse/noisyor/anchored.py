@@ -5,7 +5,7 @@
    to what excuses its anchor are cut (`anchor_visits.py`).
 3. How much its findings count, which conditions go together and, where it helps, linear evidence: fitted to hidden
    anchors, a concave problem (`hidden.py`), on visits that the noisy-or of step 2 did not see.
-4. Whether linear evidence is used is decided by silent cases (`silent.py`).
+4. Linear evidence is used unless it hinders where anchors are silent (`silent.py`).
 5. How much findings count once more, with the conditions of a visit that have no anchor drawn from the model's own
    posterior: findings that such a condition brought on would otherwise speak against all of the rest.
 6. As many conditions as the noise rates say (`calibrate.py`).
@@ -31,9 +31,10 @@ from whatelse.noisyor.params import Bools, NoisyOr
 from whatelse.noisyor.silent import gain_on_silent_cases
 
 PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
-DECIDE_ON = 20_000  # visits by which it is decided whether to use it, at most
-COMPLETE_ON = 3_000  # visits whose conditions are drawn, at most
-CALIBRATE_ON = 3_000
+DECIDE_ON = 8_000  # anchors by which it is decided whether to use it, at most
+CONFIDENCE = 2.0  # standard errors by which it must hinder not to be used
+COMPLETE_ON = 2_000  # visits whose conditions are drawn, at most
+CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are counted
 Step = Callable[[str, int, int], None]
 Ints = NDArray[np.int64]
 
@@ -68,7 +69,7 @@ def fit_anchored(
 ) -> Anchored:
     """Learn from visits X (N, n), anchors included, and the noise rates (m,) of the anchors. O(nnz(X) m) a step.
 
-    linear says whether to use linear evidence; None: if silent cases speak for it.
+    linear says whether to use linear evidence; None: unless silent cases speak against it.
     """
     columns = np.asarray(anchor_columns, np.int64)
     rates = AnchorRates(*(np.asarray(v, float) for v in (prior, sensitivity, false_positive)))
@@ -83,26 +84,28 @@ def fit_anchored(
     tell("looking for mere mentions", 0, 1)
     excuse = find_excuses(X, columns, rates.prior, rates.sensitivity, rng)
     visits = AnchorVisits.of(X, columns, excuse)
+    noisyor, halves = noisyor_of(visits, rates, excuse), Halves.of(visits, rates, excuse, rng)
 
+    tell("learning from hidden anchors", 0, 2)
+    gains = halves.gains(visits.pairs)
+    fit = fit_hidden(visits.pairs, gains, HiddenFit.blank(visits.log_rate, noisyor.n), weight_penalty=None)
     silent_gain = np.nan
     if linear is None:
         what = "weighing linear evidence"
         tell(what, 0, 1)
-        some = visits.rows(_some(len(visits.A), DECIDE_ON, rng))
-        silent_gain = gain_on_silent_cases(some, rates, excuse, rng, lambda done, total: tell(what, done, total))
-        linear = silent_gain > 0
-
-    tell("learning from hidden anchors", 0, 2)
-    noisyor, halves = noisyor_of(visits, rates, excuse), Halves.of(visits, rates, excuse, rng)
-    fit = fit_hidden(
-        visits.pairs, halves.gains(visits.pairs), visits.log_rate, weight_penalty=PENALTY if linear else None
-    )
+        some = _some(len(visits.A), int(DECIDE_ON / max(visits.A.sum(1).mean(), 1e-9)) + 1, rng)
+        silent_gain, error = gain_on_silent_cases(
+            visits.rows(some), rates, noisyor, halves.rows(some), fit, rng, lambda done, total: tell(what, done, total)
+        )
+        linear = silent_gain + CONFIDENCE * error >= 0
+    if linear:
+        fit = fit_hidden(visits.pairs, gains, fit, weight_penalty=PENALTY)
     tell("learning from hidden anchors", 1, 2)
-    judges = visits.X[_some(len(visits.A), CALIBRATE_ON, rng)]
-    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges[: CALIBRATE_ON // 3], rates)
+    judges = visits.X[_some(len(visits.A), int(CALIBRATE_ON / rates.prior.sum()) + 1, rng)]
+    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges[::3], rates, temper=linear)
     completed = _completed(visits, *model, rng)
     fit = fit.reweighed(completed, halves.gains(completed))
-    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges, rates)
+    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
     return Anchored(*model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
 
 

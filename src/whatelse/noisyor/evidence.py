@@ -72,8 +72,7 @@ class Evidence:
             hidden = _matrix(unobserved, self.centre.size)
             total += np.asarray(hidden @ (self.weight * self.centre).T)
             seen = hidden[:, self.anchor_columns].toarray() == 0
-        beside = np.asarray((x @ sp.csr_array(self.excuse.T.astype(float))).todense()) > 0
-        return total + self._taken_back(beside & seen, x[:, self.anchor_columns].toarray() > 0)
+        return total + self._taken_back(self._beside(x) & seen, x[:, self.anchor_columns].toarray() > 0)
 
     def lines(self, present: Ints, unobserved: Ints) -> Floats:
         """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence."""
@@ -86,11 +85,24 @@ class Evidence:
         out[np.arange(len(out)), columns] += self._taken_back(beside, x[columns] > 0)
         return out
 
+    def told(self, X: Any) -> Floats:
+        """(V, m) what the anchors of V visits tell about their conditions; nothing where they are excused."""
+        x = _matrix(X, self.centre.size)
+        return np.where(self._beside(x), 0.0, self._all_told(x[:, self.anchor_columns].toarray() > 0))
+
+    def _beside(self, x: sp.csr_array) -> Bools:
+        """(V, m) bool: there is an excuse beside the anchor."""
+        beside: Bools = np.asarray((x @ sp.csr_array(self.excuse.T.astype(float))).todense()) > 0
+        return beside
+
+    def _all_told(self, fires: Bools) -> Floats:
+        """What anchors would tell if none were excused; of shape (m,) or (V, m)."""
+        told: Floats = np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0])
+        return told
+
     def _taken_back(self, excused: Bools, fires: Bools) -> Floats:
         """Less what the anchors that are excused told; of shape (m,) or (V, m)."""
-        told = np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0])
-        taken: Floats = np.where(excused, -told, 0.0)
-        return taken
+        return np.where(excused, -self._all_told(fires), 0.0)
 
 
 def _matrix(rows: Any, n: int) -> sp.csr_array:

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import Bounds, minimize, minimize_scalar
 from threadpoolctl import threadpool_limits
 
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
@@ -73,8 +73,14 @@ class HiddenFit:
     weight: Floats
     coupling: Floats
     kappa: float
-    history: tuple[float, ...]
-    converged: bool
+    history: tuple[float, ...] = ()
+    converged: bool = False
+
+    @classmethod
+    def blank(cls, log_rate: Floats, n: int) -> HiddenFit:
+        """Where to begin: anchors by their rates (m,), findings for half of what they say, and nothing else."""
+        m = len(log_rate)
+        return cls(log_rate, np.zeros((m, n)), np.zeros((m, m)), 0.5)
 
     def scores(self, pairs: Pairs, gains: Floats) -> Floats:
         """(P, m) log of the softmax; -inf for confirmed conditions."""
@@ -109,7 +115,7 @@ def noisyor_gains(model: NoisyOr, pairs: Pairs, anchor_columns: Ints) -> Floats:
 def fit_hidden(
     pairs: Pairs,
     gains: Floats,
-    start: Floats,
+    start: HiddenFit,
     *,
     weight_penalty: float | None,
     coupling_penalty: float = 8.0,
@@ -118,8 +124,7 @@ def fit_hidden(
     """Maximise the likelihood of the hidden anchors less (penalty / 2) |.|^2 of w and J, by L-BFGS.
 
     gains  (P, m) from `noisyor_gains`, of a noisy-or that did not see these visits
-    start  (m,) the biases to begin with, log of the anchors' rates
-    weight_penalty  None leaves w at zero: the noisy-or, how much it counts, and the couplings
+    weight_penalty  None: no w; the noisy-or, how much it counts, and the couplings
     """
     m, n, total = pairs.confirmed.shape[1], pairs.x.shape[1], max(len(pairs), 1)
     with_weight = weight_penalty is not None
@@ -159,8 +164,9 @@ def fit_hidden(
         latest[0] = float(loss) / total
         return latest[0], gradient / total
 
-    first = np.concatenate([start, np.zeros(size_w + len(upper[0])), [0.5]])
-    limits = [(None, None)] * (len(first) - 1) + [(0.0, 1.0)]
+    w = start.weight.T.ravel() if with_weight else np.zeros(0)
+    first = np.concatenate([start.bias, w, start.coupling[upper], [start.kappa]])
+    limits = Bounds(np.append(np.full(len(first) - 1, -np.inf), 0.0), np.append(np.full(len(first) - 1, np.inf), 1.0))
     with (
         ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool,
         threadpool_limits(1, "blas"),
