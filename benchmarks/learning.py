@@ -139,6 +139,7 @@ def _nvil(
         if end.epoch % every == 0:
             spent = clock.read()[1]
             course.append((end.epoch, spent - looking[0], accuracy(end.model())))
+            print("epoch {}: {:.0f} s, {:.4f}".format(*course[-1]), file=sys.stderr, flush=True)
             looking[0] += clock.read()[1] - spent
 
     fit_nvil(cohort.X, start, cohort.anchor_columns, NvilSettings(epochs=epochs), seed, on_epoch=look)

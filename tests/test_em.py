@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import reference
 from whatelse.baselines import naive_labels
 from whatelse.errors import ModelError
-from whatelse.noisyor import NoisyOr, posterior, sample
+from whatelse.noisyor import NoisyOr, em, posterior, sample
 from whatelse.noisyor.em import EStatistics, fit_em, maximise
 from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states
 
@@ -134,6 +134,23 @@ def test_the_bound_never_falls(rng: np.random.Generator, options: dict[str, floa
     assert len(bounds) > 30 or result.converged
     assert bounds[-1] > bounds[0] + 100
     assert (np.diff(bounds) >= -1e-12 * np.abs(bounds[:-1])).all()
+
+
+def test_going_beyond_the_m_step_is_faster_and_too_far_is_taken_back(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = network(rng, 6, 60)
+    X, _ = sample(truth, 1500, rng)
+    start = replace(truth, fail=np.where(truth.frozen[:-1], truth.fail, truth.fail**0.3))
+
+    def bounds(faster: float, fastest: float, steps: int) -> list[float]:
+        monkeypatch.setattr(em, "FASTER", faster)
+        monkeypatch.setattr(em, "FASTEST", fastest)
+        return [step.bound for step in fit_em(X, start, steps=steps, tolerance=0.0, negligible=0.0).history]
+
+    plain, usual, reckless = bounds(1.0, 1.0, 40), bounds(1.3, 8.0, 20), bounds(50.0, 1e6, 20)
+    assert usual[-1] > plain[-1]  # in half of the steps
+    assert (np.diff(reckless) >= -1e-12 * np.abs(reckless[:-1])).all()
 
 
 def test_leaving_out_what_is_negligible_costs_at_most_that_much_of_the_bound(rng: np.random.Generator) -> None:

@@ -25,9 +25,9 @@ from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import Floats, NoisyOr
 from whatelse.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
 
-EM_STEPS = 40
-EDGE_PRICE = 0.7  # what an edge must be worth, in standard errors
-TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 6, 2_000
+EM_STEPS = 30
+EDGE_PRICE = 1.0  # what an edge must be worth, in standard errors
+TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 3, 2_000
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""
 

@@ -31,9 +31,9 @@ from whatelse.noisyor.params import Bools, NoisyOr
 from whatelse.noisyor.silent import gain_on_silent_cases
 
 PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
-DECIDE_ON = 8_000  # anchors by which it is decided whether to use it, at most
+DECIDE_ON = 5_000  # anchors by which it is decided whether to use it, at most
 CONFIDENCE = 2.0  # standard errors by which it must hinder not to be used
-COMPLETE_ON = 2_000  # visits whose conditions are drawn, at most
+COMPLETE_ON, COMPLETE_BY = 2_000, 1_000  # visits whose conditions are drawn, and states to draw from, at most
 CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are counted
 Step = Callable[[str, int, int], None]
 Ints = NDArray[np.int64]
@@ -102,7 +102,8 @@ def fit_anchored(
         fit = fit_hidden(visits.pairs, gains, fit, weight_penalty=PENALTY)
     tell("learning from hidden anchors", 1, 2)
     judges = visits.X[_some(len(visits.A), int(CALIBRATE_ON / rates.prior.sum()) + 1, rng)]
-    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges[::3], rates, temper=linear)
+    rough = _assembled(noisyor, fit, rates, visits, excuse)
+    model = calibrated(*rough, judges[::3], rates, temper=linear, budget=COMPLETE_BY)
     completed = _completed(visits, *model, rng)
     fit = fit.reweighed(completed, halves.gains(completed))
     model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
@@ -130,7 +131,7 @@ def _completed(visits: AnchorVisits, model: NoisyOr, evidence: Evidence, rng: np
     """Pairs of some visits, whose confirmed conditions are joined by a draw of those that have no anchor."""
     anchored = np.flatnonzero(visits.A.any(1))
     some = anchored[_some(len(anchored), COMPLETE_ON, rng)]
-    drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, evidence, visits.X[some])
+    drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, evidence, visits.X[some], COMPLETE_BY)
     pairs = visits.pairs.rows(np.isin(visits.pairs.visit, some))
     return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A[some])[np.searchsorted(some, pairs.visit)])
 

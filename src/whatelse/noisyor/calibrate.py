@@ -25,13 +25,19 @@ TOLERANCE, BUDGET = 1e-2, 4000
 LEAST, SHIFTS = 0.1, 40.0  # where the scale and the shift are looked for: from LEAST on, and between -+SHIFTS
 
 
-def marginals(model: NoisyOr, evidence: Evidence, X: sp.csr_matrix) -> Floats:
+def marginals(model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, budget: int = BUDGET) -> Floats:
     """(V, m) P(Y=1 | visit), to the tolerance that counting conditions needs."""
-    return posterior(model, X, evidence=evidence(X), tolerance=TOLERANCE, budget=BUDGET, top=0).marginals
+    return posterior(model, X, evidence=evidence(X), tolerance=TOLERANCE, budget=budget, top=0).marginals
 
 
 def calibrated(
-    model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, rates: AnchorRates, *, temper: bool
+    model: NoisyOr,
+    evidence: Evidence,
+    X: sp.csr_matrix,
+    rates: AnchorRates,
+    *,
+    temper: bool,
+    budget: int = BUDGET,
 ) -> tuple[NoisyOr, Evidence]:
     """By the visits X, in rounds: each solves for both numbers as if conditions were independent given the visit.
 
@@ -42,7 +48,7 @@ def calibrated(
     silent, firing = rates.ppv
     wanted = float((fires * firing).sum()), float((~fires * silent).sum())
     for _ in range(ROUNDS):
-        own = logit(np.clip(marginals(model, evidence, X), 1e-9, 1 - 1e-9))
+        own = logit(np.clip(marginals(model, evidence, X, budget), 1e-9, 1 - 1e-9))
         scaled = own if temper else evidence.told(X)
         most = 1 / model.weight[columns[0]]  # weights stay within [0, 1]
         scale, shift = _solve(own - scaled, scaled, fires, wanted, most)

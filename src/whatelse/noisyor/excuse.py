@@ -71,7 +71,7 @@ def find_excuses(
     excuse = np.zeros((len(columns), X.shape[1]), bool)
     for _ in range(ROUNDS):
         trusted = fires & ~excused(x, excuse)
-        visits = _Visits(x, x.tocsc(), side, _scores(x, trusted, side, pi, excuse))
+        visits = _Visits.of(x, side, _scores(x, trusted, side, pi, excuse))
         ppv = np.clip(s * pi / np.maximum(trusted.mean(0), 1e-12), 0.02, 0.98)  # what is excused is taken to be false
         broken, found = np.zeros_like(excuse), np.zeros_like(excuse)
         for i in range(len(columns)):
@@ -84,17 +84,27 @@ def find_excuses(
 
 @dataclass(frozen=True, eq=False)
 class _Visits:
-    """Findings x without anchors by row and by column, each visit's half, and the scores (2, m, n) for either."""
+    """Findings x without anchors by row and by column, each visit's half, and the scores (2, m, n) for either.
+
+    total  (N, m) what all findings of a visit say
+    """
 
     x: sp.csr_matrix
     by_finding: sp.csc_matrix
     side: Ints
     scores: Floats
+    total: Floats
 
-    def total(self, score: Floats, rows: Ints) -> Floats:
-        """(R,) what the findings of some visits say, by a score (2, n) for either half."""
-        own: Floats = (self.x[rows] @ score.T)[np.arange(rows.size), self.side[rows]]
-        return own
+    @classmethod
+    def of(cls, x: sp.csr_matrix, side: Ints, scores: Floats) -> _Visits:
+        total: Floats = np.where((side == 0)[:, None], x @ scores[0].T, x @ scores[1].T)
+        return cls(x, x.tocsc(), side, scores, total)
+
+    def without(self, left_out: Bools, i: int, rows: Ints) -> Floats:
+        """(R,) what the findings of some visits say about condition i, some findings (n,) left out."""
+        score = np.where(left_out, 0.0, self.scores[:, i])
+        said: Floats = (self.x[rows] @ score.T)[np.arange(rows.size), self.side[rows]]
+        return said
 
 
 def _scores(x: sp.csr_matrix, A: Bools, side: Ints, prior: Floats, excuse: Bools) -> Floats:
@@ -139,17 +149,17 @@ def _tested(
 
     for j, mates in zip(candidates, _mates(x[fires], candidates, beside), strict=True):
         rows = visits.by_finding.indices[visits.by_finding.indptr[j] : visits.by_finding.indptr[j + 1]]
-        score = np.where(mates, 0.0, visits.scores[:, i])
-        with_anchor, base = means(score)
-        near = visits.total(score, rows[fires[rows]])
+        with_anchor, base = means(np.where(mates, 0.0, visits.scores[:, i]))
+        near = visits.without(mates, i, rows[fires[rows]])
         far = (with_anchor * anchors - near.sum()) / (anchors - near.size)
         if near.mean() - base + CONFIDENCE * _error(near) >= HALF * (far - base):
             continue
         broken[j] = lower[j] > sensitivity
-        score = visits.scores[:, i] * (np.arange(x.shape[1]) != j)
-        with_anchor, base = means(score)
+        own = visits.scores[:, i, j]
+        with_anchor, base = means(np.where(np.arange(x.shape[1]) == j, 0.0, visits.scores[:, i]))
         of_case = (with_anchor - base) / ppv  # visits with the anchor are a mixture of cases and others
-        alone = visits.total(score, rows[silent[rows]])
+        quiet_rows = rows[silent[rows]]
+        alone = visits.total[quiet_rows, i] - own[visits.side[quiet_rows]]
         cases = 0.0
         if alone.size and of_case > 0:
             share = np.clip((alone.mean() - base) / of_case, 0, 1) + CONFIDENCE * _error(alone) / of_case

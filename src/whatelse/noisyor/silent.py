@@ -21,7 +21,7 @@ from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
 SURE = 0.6  # probability from which on a condition with a silent anchor counts as a case
 PENALTY = 128.0  # on the linear evidence that is tested: mild, the first steps of what would be learned
-STEPS = 15  # in which it is learned
+STEPS = 10  # in which it is learned
 PARTINGS = 4  # of the findings in two halves, each of which names cases for the other
 Ints = NDArray[np.int64]
 
