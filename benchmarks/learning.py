@@ -3,12 +3,16 @@
     python -m benchmarks.learning nvil [--epochs 800] [--every 20]
     python -m benchmarks.learning visits [--sizes 10000 30000 100000 273174 1000000]
     python -m benchmarks.learning conditions
+    python -m benchmarks.learning further
 
 Prints markdown tables. `nvil` is the paper's size: 11,000 visits with two conditions or more, about 1,000 findings, 23
 conditions, from the simulated department, as it is and obeying the model; held-out tag on 2,000 others. NVIL has the
 paper's settings, one weight decay, and starts from the moments. Its model is looked at every so many epochs (the looks
 are not counted): its time is that until it first came within 0.002 of the best accuracy of its whole course, which is
 kinder to it than any rule for stopping. The default learner's time is that of a whole fit, trial and choices included.
+
+`further` asks whether learning on would drift: 100 steps beyond the end, with nothing to stop them, of EM where visits
+obey the model and of hidden anchors where they do not. 20,000 visits, held-out tag on 20,000 others.
 
 `visits` measures each size in a process of its own: peak memory is the whole process's, libraries and visits included.
 "obeying" visits are drawn from a network, and EM learns them; "departing" ones say every finding three times. Processor
@@ -19,24 +23,27 @@ a little over half of them.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.em import network, rates
+from whatelse import learning
 from whatelse.anchors import AnchorSet, Condition
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.learning import learn
 from whatelse.noise import NoiseRates
-from whatelse.noisyor import NoisyOr, sample
+from whatelse.noisyor import NoisyOr, anchored, hidden, sample
 from whatelse.noisyor.anchored import fit_anchored
 from whatelse.simulate import Departures, simulate
 from whatelse.vocabulary import Vocabulary
@@ -146,6 +153,45 @@ def _nvil(
     return course
 
 
+# ---- learning on
+
+
+def further(steps: int = 100, visits: int = 20_000) -> None:
+    """Held-out-tag accuracy at the end of learning, and so many steps later."""
+    print("| visits | learned by | steps | accuracy | steps | accuracy |")
+    print("|---|---|---|---|---|---|")
+    for kind in ("obeying", "departing"):
+        departures = Departures() if kind == "departing" else Departures.none()
+        whole = build_cohort(simulate(2 * visits, 8, departures))
+        cohort, test = whole.rows(np.arange(visits)), whole.rows(np.arange(visits, 2 * visits)).multi()
+        assert cohort.Y is not None and test.Y is not None
+        noise = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
+        draws = heldout_tag_draws(test.Y, draws=3)
+        ends = []
+        for more in (0, steps):
+            with _nothing_stops(more) if more else contextlib.nullcontext():
+                found = learn(cohort, noise, "anchored")
+            scorer = noisyor_scorer(found.model, found.evidence)
+            score = heldout_tag_scores(scorer, test.X, test.Y, draws, resamples=1).accuracy.value
+            ends += [f"{len(found.history) - (found.evidence is None)}", f"{score:.4f}"]
+        how = "EM" if found.evidence is None else "hidden anchors"
+        print(f"| {kind} | {how} | {' | '.join(ends)} |", flush=True)
+
+
+@contextlib.contextmanager
+def _nothing_stops(more: int) -> Iterator[None]:
+    """So many steps more than usual, for either way of learning, and no end before."""
+    was = hidden.TOLERANCE, hidden.FLAT, anchored.fit_hidden, learning.EM_STEPS, learning.fit_em
+    hidden.TOLERANCE = hidden.FLAT = 0.0
+    anchored.fit_hidden = functools.partial(hidden.fit_hidden, max_steps=hidden.MAX_STEPS + more)
+    learning.EM_STEPS += more
+    learning.fit_em = functools.partial(was[4], tolerance=-np.inf)
+    try:
+        yield
+    finally:
+        hidden.TOLERANCE, hidden.FLAT, anchored.fit_hidden, learning.EM_STEPS, learning.fit_em = was
+
+
 # ---- by number of visits
 
 
@@ -207,7 +253,7 @@ def by_conditions(visits: int) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["nvil", "visits", "conditions", "measure"])
+    parser.add_argument("what", choices=["nvil", "further", "visits", "conditions", "measure"])
     parser.add_argument("--epochs", type=int, default=800, help="epochs of NVIL to run, 50 of them burn-in")
     parser.add_argument("--every", type=int, default=20, help="epochs of NVIL between two looks")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
@@ -217,6 +263,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.what == "nvil":
         beside_nvil(options.epochs, options.every, options.kind, options.seed)
+    elif options.what == "further":
+        further()
     elif options.what == "visits":
         by_visits(options.sizes, options.kind)
     elif options.what == "conditions":

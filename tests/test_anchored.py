@@ -193,6 +193,22 @@ def test_an_anchor_that_tells_nothing_is_refused(once: Any) -> None:
         fit_anchored(X[:100], ANCHORS, prior, sensitivity, np.where(ANCHORS == 2, sensitivity, 0.01))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("visits", "m", "n", "fires"), [(1, 2, 8, 0.5), (50, 1, 5, 0.3), (30, 4, 4, 0.5), (200, 5, 40, 0.0)]
+)
+@pytest.mark.parametrize("linear", [None, True])
+def test_next_to_nothing_to_learn_from(
+    rng: np.random.Generator, visits: int, m: int, n: int, fires: float, linear: bool | None
+) -> None:
+    """One visit, one condition, nothing but anchors, anchors that never fire: a model all the same."""
+    chance = np.where(np.arange(n) < m, fires, 0.2)
+    X = sp.csr_matrix((rng.random((visits, n)) < chance).astype(np.uint8))
+    fit = fit_anchored(X, np.arange(m), np.full(m, 0.1), np.full(m, 0.5), np.full(m, 0.05), linear=linear)
+    found = posterior(fit.model, X, evidence=fit.evidence(X)).marginals
+    assert np.isfinite(found).all() and ((found >= 0) & (found <= 1)).all()
+
+
 def cohort_of(X: Any, Y: Any) -> Cohort:
     """A cohort of findings w0, w1 … with anchors moved to the end, where a vocabulary has them."""
     conditions = AnchorSet(tuple(Condition(f"c{i}", f"C{i}", "acute", {}, ()) for i in range(M)))

@@ -91,7 +91,9 @@ class HiddenFit:
         return out
 
     def reweighed(self, pairs: Pairs, gains: Floats) -> HiddenFit:
-        """The same with the kappa that is best for other pairs."""
+        """The same with the kappa that is best for other pairs, if there are any."""
+        if not len(pairs):
+            return self
         own = np.arange(len(pairs))
 
         def loss(kappa: float) -> float:

@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 import uvicorn
@@ -34,6 +35,7 @@ def open_service(settings: Settings) -> Service:
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `announce` gets the URL once the service listens."""
     service = open_service(settings)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when done; the rest is closed too
     try:
         Gate(service).check()
         listening = listen(settings)
