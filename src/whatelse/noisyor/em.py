@@ -39,7 +39,7 @@ from whatelse.noisyor.likelihood import as_evidence
 from whatelse.noisyor.mle import LEAK_FLOOR
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
-NEGLIGIBLE = 1e-4  # of a visit's posterior mass: states that hold less are left out
+NEGLIGIBLE = 1e-3  # of a visit's posterior mass: states that hold less are left out
 TINY = 1e-30  # stands for a fail, a leak or a complement that is 0: nothing is certain, so no logarithm is infinite
 FASTER, FASTEST = 1.3, 8.0  # how a step grows while the bound rises, and to how many M-steps at most
 MOST_PARTS = 8  # of the visits in an E-step, each with its own statistics
