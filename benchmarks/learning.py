@@ -41,7 +41,7 @@ from whatelse import learning
 from whatelse.anchors import AnchorSet, Condition
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
-from whatelse.learning import learn
+from whatelse.learning import Learned, learn
 from whatelse.noise import NoiseRates
 from whatelse.noisyor import NoisyOr, anchored, hidden, sample
 from whatelse.noisyor.anchored import fit_anchored
@@ -124,8 +124,7 @@ def beside_nvil(epochs: int, every: int, kinds: list[str], seed: int) -> None:
         clock = Clock()
         default = learn(cohort, noise, "anchored")
         ours = clock.read()[1]
-        how = "EM" if default.evidence is None else "hidden anchors"
-        row(f"default ({how})", accuracy(default.model, default.evidence), ours, "1")
+        row(f"default ({_how(default)})", accuracy(default.model, default.evidence), ours, "1")
         course = _nvil(cohort, noise, epochs, every, seed, accuracy)
         best = max(value for _, _, value in course)
         epoch, seconds, value = next(look for look in course if look[2] >= best - 0.002)
@@ -174,8 +173,7 @@ def further(steps: int = 100, visits: int = 20_000) -> None:
             scorer = noisyor_scorer(found.model, found.evidence)
             score = heldout_tag_scores(scorer, test.X, test.Y, draws, resamples=1).accuracy.value
             ends += [f"{len(found.history) - (found.evidence is None)}", f"{score:.4f}"]
-        how = "EM" if found.evidence is None else "hidden anchors"
-        print(f"| {kind} | {how} | {' | '.join(ends)} |", flush=True)
+        print(f"| {kind} | {_how(found)} | {' | '.join(ends)} |", flush=True)
 
 
 @contextlib.contextmanager
@@ -205,13 +203,19 @@ def measure(visits: int, kind: str, m: int) -> dict[str, Any]:
     wall, cpu = clock.read()
     return {
         "visits": visits,
-        "learner": "EM" if learned.evidence is None else "hidden anchors",
+        "learner": _how(learned),
         "steps": len(learned.history),
         "wall": wall,
         "cpu": cpu,
         "loaded": loaded / 2**20,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
+
+
+def _how(learned: Learned) -> str:
+    if learned.evidence is None:
+        return "EM"
+    return "hidden anchors, with linear evidence" if learned.notes["linear_evidence"] else "hidden anchors"
 
 
 def apart(visits: int, kind: str, m: int = 23) -> dict[str, Any]:
