@@ -165,7 +165,7 @@ def nvil(epochs: int, steps: int, seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["step", "slope", "conditions", "nvil"])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--visits", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=200)
