@@ -400,7 +400,7 @@ def test_serve_prints_one_line_and_reloads_on_sighup(tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         rest, problems = process.communicate(timeout=20)
-    assert rest == "" and "Traceback" not in problems
+    assert rest == "" and "Traceback" not in problems and "leaked" not in problems
     assert process.returncode == 0
     assert not (tmp_path / "d.db-wal").exists()  # the database was closed, not left
 

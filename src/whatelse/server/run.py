@@ -43,6 +43,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(service, listening, announce))
     finally:
+        gc.unfreeze()  # or libraries complain at the end about what was never freed
         service.close()
 
 
