@@ -26,7 +26,7 @@ RUNS: dict[str, list[str]] = {
     "building": ["--visits 20000"],
     "inference": ["--visits 20 --limit 30"],
     "consistency": ["--visits 100000 --seeds 1"],
-    "em": ["step --repeats 1", "slope --visits 10000 30000", "conditions"],
+    "em": ["--repeats 1"],
     "nvil": ["speed --repeats 1"],
     "learning": ["nvil --epochs 10", "visits --sizes 10000 30000", "conditions"],
     "difficulty": [""],

@@ -4,6 +4,7 @@
     python -m benchmarks.learning visits [--sizes 10000 30000 100000 273174 1000000]
     python -m benchmarks.learning conditions
     python -m benchmarks.learning further
+    python -m benchmarks.learning seeds [--seed 77]
 
 Prints markdown tables. `nvil` is the paper's size: 11,000 visits with two conditions or more, about 1,000 findings, 23
 conditions, from the simulated department, as it is and obeying the model; held-out tag on 2,000 others. NVIL has the
@@ -13,6 +14,10 @@ kinder to it than any rule for stopping. The default learner's time is that of a
 
 `further` asks whether learning on would drift: 100 steps beyond the end, with nothing to stop them, of EM where visits
 obey the model and of hidden anchors where they do not. 20,000 visits, held-out tag on 20,000 others.
+
+`seeds` shows four departments that nobody has looked at, of the seed given and the three odd ones after it: how much of
+the distance from naive labels to the oracle is closed, and the calibration error with nothing confirmed (all test
+visits) and of the held-out tag.
 
 `visits` measures each size in a process of its own: peak memory is the whole process's, libraries and visits included.
 "obeying" visits are drawn from a network, and EM learns them; "departing" ones say every finding three times. Processor
@@ -30,7 +35,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,11 +45,12 @@ from benchmarks.em import network, rates
 from whatelse import learning
 from whatelse.anchors import AnchorSet, Condition
 from whatelse.cohort import Cohort, build_cohort
-from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
+from whatelse.evaluate import calibration, heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.learning import Learned, learn
 from whatelse.noise import NoiseRates
-from whatelse.noisyor import NoisyOr, anchored, hidden, sample
+from whatelse.noisyor import anchored, hidden, sample
 from whatelse.noisyor.anchored import fit_anchored
+from whatelse.outcomes import calibrations
 from whatelse.simulate import Departures, simulate
 from whatelse.vocabulary import Vocabulary
 
@@ -77,6 +83,25 @@ def draw(visits: int, kind: str, m: int = 23, seed: int = 0) -> tuple[Cohort, No
     return as_cohort(X[np.arange(visits) % X.shape[0]], m), noise
 
 
+def department(kind: str, learn: int, test: int, seed: int, least: int = 0) -> tuple[Cohort, Cohort, NoiseRates]:
+    """Simulated visits with at least so many conditions, to learn from and to test on, and the noise rates."""
+    departures = Departures() if kind == "departing" else Departures.none()
+    whole = build_cohort(simulate(learn + test, seed, departures, min_conditions=least))
+    cohort = whole.rows(np.arange(learn))
+    assert cohort.Y is not None
+    rates = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
+    return cohort, whole.rows(np.arange(learn, learn + test)), rates
+
+
+def heldout_accuracy(learned: Learned, test: Cohort) -> float:
+    """Of the held-out tag, over the visits with two conditions or more."""
+    multi = test.multi()
+    assert multi.Y is not None
+    scorer = noisyor_scorer(learned.model, learned.evidence)
+    draws = heldout_tag_draws(multi.Y, draws=3)
+    return heldout_tag_scores(scorer, multi.X, multi.Y, draws, resamples=1).accuracy.value
+
+
 class Clock:
     """Wall and processor seconds since it was made."""
 
@@ -103,36 +128,27 @@ def beside_nvil(epochs: int, every: int, kinds: list[str], seed: int) -> None:
     print("|---|---|---|---|---|")
     warm()
     for kind in kinds:
-        departures = Departures() if kind == "departing" else Departures.none()
-        count = PAPER_VISITS + TEST_VISITS
-        whole = build_cohort(simulate(count, seed, departures, min_conditions=2))
-        cohort, test = whole.rows(np.arange(PAPER_VISITS)), whole.rows(np.arange(PAPER_VISITS, count))
-        assert cohort.Y is not None and test.Y is not None
-        noise = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
-        draws = heldout_tag_draws(test.Y, draws=3)
-
-        def accuracy(model: NoisyOr, evidence: Any = None, test: Cohort = test, draws: Any = draws) -> float:
-            scorer = noisyor_scorer(model, evidence)
-            return heldout_tag_scores(scorer, test.X, test.Y, draws, resamples=1).accuracy.value
+        cohort, test, noise = department(kind, PAPER_VISITS, TEST_VISITS, seed, least=2)
 
         def row(name: str, value: float, seconds: float, ratio: str = "", kind: str = kind) -> None:
             print(f"| {kind} | {name} | {value:.3f} | {seconds:.1f} | {ratio} |", flush=True)
 
         for name in ("naive", "oracle"):
             clock = Clock()
-            row(name, accuracy(learn(cohort, noise, name).model), clock.read()[1])
+            learned = learn(cohort, noise, name)
+            row(name, heldout_accuracy(learned, test), clock.read()[1])
         clock = Clock()
         default = learn(cohort, noise, "anchored")
         ours = clock.read()[1]
-        row(f"default ({_how(default)})", accuracy(default.model, default.evidence), ours, "1")
-        course = _nvil(cohort, noise, epochs, every, seed, accuracy)
+        row(f"default ({_how(default)})", heldout_accuracy(default, test), ours, "1")
+        course = _nvil(cohort, test, noise, epochs, every, seed)
         best = max(value for _, _, value in course)
         epoch, seconds, value = next(look for look in course if look[2] >= best - 0.002)
         row(f"NVIL, epoch {epoch} of {epochs}", value, seconds, f"{seconds / ours:.0f}")
 
 
 def _nvil(
-    cohort: Cohort, noise: NoiseRates, epochs: int, every: int, seed: int, accuracy: Callable[[NoisyOr], float]
+    cohort: Cohort, test: Cohort, noise: NoiseRates, epochs: int, every: int, seed: int
 ) -> list[tuple[int, float, float]]:
     """(epoch, processor seconds until then without the looks, accuracy) of a course with the paper's settings."""
     from whatelse.noisyor.nvil import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
@@ -144,7 +160,7 @@ def _nvil(
     def look(end: EpochEnd) -> None:
         if end.epoch % every == 0:
             spent = clock.read()[1]
-            course.append((end.epoch, spent - looking[0], accuracy(end.model())))
+            course.append((end.epoch, spent - looking[0], heldout_accuracy(Learned(end.model()), test)))
             print("epoch {}: {:.0f} s, {:.4f}".format(*course[-1]), file=sys.stderr, flush=True)
             looking[0] += clock.read()[1] - spent
 
@@ -160,19 +176,12 @@ def further(steps: int = 100, visits: int = 20_000) -> None:
     print("| visits | learned by | steps | accuracy | steps | accuracy |")
     print("|---|---|---|---|---|---|")
     for kind in ("obeying", "departing"):
-        departures = Departures() if kind == "departing" else Departures.none()
-        whole = build_cohort(simulate(2 * visits, 8, departures))
-        cohort, test = whole.rows(np.arange(visits)), whole.rows(np.arange(visits, 2 * visits)).multi()
-        assert cohort.Y is not None and test.Y is not None
-        noise = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
-        draws = heldout_tag_draws(test.Y, draws=3)
+        cohort, test, noise = department(kind, visits, visits, seed=8)
         ends = []
         for more in (0, steps):
             with _nothing_stops(more) if more else contextlib.nullcontext():
                 found = learn(cohort, noise, "anchored")
-            scorer = noisyor_scorer(found.model, found.evidence)
-            score = heldout_tag_scores(scorer, test.X, test.Y, draws, resamples=1).accuracy.value
-            ends += [f"{len(found.history) - (found.evidence is None)}", f"{score:.4f}"]
+            ends += [f"{len(found.history) - (found.evidence is None)}", f"{heldout_accuracy(found, test):.4f}"]
         print(f"| {kind} | {_how(found)} | {' | '.join(ends)} |", flush=True)
 
 
@@ -188,6 +197,38 @@ def _nothing_stops(more: int) -> Iterator[None]:
         yield
     finally:
         hidden.TOLERANCE, hidden.FLAT, anchored.fit_hidden, learning.EM_STEPS, learning.fit_em = was
+
+
+# ---- departments that nobody has looked at
+
+
+def by_seed(seed: int) -> None:
+    """How much of the distance is closed, and calibration, on four departments."""
+    print("| visits | naive labels | whatelse | oracle | of the distance | calibration error | of the held-out tag |")
+    print("|---|---|---|---|---|---|---|")
+    kinds = [(30_000, 30_000, 0, "departing"), (30_000, 30_000, 0, "obeying")]
+    kinds += [(PAPER_VISITS, 5_000, 2, "departing"), (PAPER_VISITS, 5_000, 2, "obeying")]
+    for k, (count, others, least, kind) in enumerate(kinds):
+        cohort, test, noise = department(kind, count, others, seed + 2 * k, least)
+        naive, found, oracle = (learn(cohort, noise, name) for name in ("naive", "anchored", "oracle"))
+        low, own, high = (heldout_accuracy(learned, test) for learned in (naive, found, oracle))
+        title = f"{count:,} {kind}" + (", two conditions or more" if least else "")
+        print(
+            f"| {title} | {low:.3f} | {own:.3f} ({_how(found)}) | {high:.3f} | {(own - low) / (high - low):.0%} | "
+            f"{calibrations({'': found}, test, seed=0)[0]['ece']:.4f} | {_tag_error(found, test.multi()):.4f} |",
+            flush=True,
+        )
+
+
+def _tag_error(learned: Learned, test: Cohort) -> float:
+    """Calibration error of the held-out tag, the others confirmed."""
+    assert test.Y is not None
+    draws = heldout_tag_draws(test.Y, draws=1)
+    (hidden_tag,), rows = draws.hidden, np.arange(len(draws.rows))
+    confirmed, tag = test.Y[draws.rows].copy(), np.zeros_like(test.Y[draws.rows])
+    confirmed[rows, hidden_tag], tag[rows, hidden_tag] = False, True
+    scores = noisyor_scorer(learned.model, learned.evidence)(test.X[draws.rows], confirmed)
+    return calibration(scores[~confirmed], tag[~confirmed]).ece
 
 
 # ---- by number of visits
@@ -257,7 +298,7 @@ def by_conditions(visits: int) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["nvil", "further", "visits", "conditions", "measure"])
+    parser.add_argument("what", choices=["nvil", "further", "seeds", "visits", "conditions", "measure"])
     parser.add_argument("--epochs", type=int, default=800, help="epochs of NVIL to run, 50 of them burn-in")
     parser.add_argument("--every", type=int, default=20, help="epochs of NVIL between two looks")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
@@ -269,6 +310,8 @@ def main(arguments: list[str] | None = None) -> None:
         beside_nvil(options.epochs, options.every, options.kind, options.seed)
     elif options.what == "further":
         further()
+    elif options.what == "seeds":
+        by_seed(options.seed)
     elif options.what == "visits":
         by_visits(options.sizes, options.kind)
     elif options.what == "conditions":

@@ -140,8 +140,9 @@ def heldout_anchor_scores(
     """The paper's label-free measure, for choosing among models: which anchor is missing?
 
     The hidden anchor and all negative anchors become unobserved; they are the candidates, ranked by
-    P(A_i=1 | rest) = sum_y P(A_i=1 | y) P(Y_i=y | rest). They are as exact as ranks need, or sampled by `sweeps`
-    of Gibbs as in the paper (for comparison: slower and noisier). The noise rates are those of the model's anchors.
+    P(A_i=1 | rest) = sum_y P(A_i=1 | y) P(Y_i=y | rest). The marginals are as exact as ranks need, or sampled by
+    `sweeps` of Gibbs as in the paper (for comparison: slower and noisier). The noise rates are those of the model's
+    anchors.
     """
     columns = np.asarray(anchor_columns, np.int64)
     own = np.arange(model.m)

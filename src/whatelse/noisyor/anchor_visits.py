@@ -69,6 +69,10 @@ class AnchorVisits:
         rate: Floats = np.log((self.A.sum(0) + 0.5) / (len(self.A) + 1))
         return rate
 
+    def of_conditions(self, bias: Floats, rates: AnchorRates) -> Floats:
+        """(m,) biases of conditions from those of their anchors, log(pi / P(A)) higher."""
+        return bias - self.log_rate + np.log(rates.prior)
+
 
 def noisyor_of(visits: AnchorVisits, rates: AnchorRates, excuse: Bools) -> NoisyOr:
     """Anchors taken for conditions; then anchors as the noise rates say, and no edges to what excuses them."""

@@ -113,14 +113,11 @@ def fit_anchored(
 def _assembled(
     noisyor: NoisyOr, fit: HiddenFit, rates: AnchorRates, visits: AnchorVisits, excuse: Bools
 ) -> tuple[NoisyOr, Evidence]:
-    """The joint model: the softmax's scores as log odds of the conditions, with anchors back in as findings.
-
-    The biases speak of anchors: those of conditions are log(pi / P(A)) higher.
-    """
+    """The joint model: the softmax's scores as log odds of the conditions, with anchors back in as findings."""
     weight = np.full(noisyor.n, fit.kappa)
     weight[visits.columns] = 1.0
     centre = np.asarray(visits.x.mean(0)).ravel()
-    bias = fit.bias - visits.log_rate + np.log(rates.prior) + fit.weight @ centre
+    bias = visits.of_conditions(fit.bias, rates) + fit.weight @ centre
     model = NoisyOr(
         np.clip(expit(bias), 1e-9, 1 - 1e-9), noisyor.fail, noisyor.leak, noisyor.frozen, weight, fit.coupling
     )

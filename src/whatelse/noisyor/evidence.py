@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from whatelse.errors import ModelError
+from whatelse.noisyor.excuse import excused
 from whatelse.noisyor.likelihood import as_rows
 from whatelse.noisyor.params import Bools, Floats
 
@@ -72,7 +73,7 @@ class Evidence:
             hidden = _matrix(unobserved, self.centre.size)
             total += np.asarray(hidden @ (self.weight * self.centre).T)
             seen = hidden[:, self.anchor_columns].toarray() == 0
-        return total + self._taken_back(self._beside(x) & seen, x[:, self.anchor_columns].toarray() > 0)
+        return total + self._taken_back(excused(x, self.excuse) & seen, x[:, self.anchor_columns].toarray() > 0)
 
     def lines(self, present: Ints, unobserved: Ints) -> Floats:
         """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence."""
@@ -88,21 +89,16 @@ class Evidence:
     def told(self, X: Any) -> Floats:
         """(V, m) what the anchors of V visits tell about their conditions; nothing where they are excused."""
         x = _matrix(X, self.centre.size)
-        return np.where(self._beside(x), 0.0, self._all_told(x[:, self.anchor_columns].toarray() > 0))
-
-    def _beside(self, x: sp.csr_array) -> Bools:
-        """(V, m) bool: there is an excuse beside the anchor."""
-        beside: Bools = np.asarray((x @ sp.csr_array(self.excuse.T.astype(float))).todense()) > 0
-        return beside
+        return np.where(excused(x, self.excuse), 0.0, self._all_told(x[:, self.anchor_columns].toarray() > 0))
 
     def _all_told(self, fires: Bools) -> Floats:
         """What anchors would tell if none were excused; of shape (m,) or (V, m)."""
         told: Floats = np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0])
         return told
 
-    def _taken_back(self, excused: Bools, fires: Bools) -> Floats:
+    def _taken_back(self, where: Bools, fires: Bools) -> Floats:
         """Less what the anchors that are excused told; of shape (m,) or (V, m)."""
-        return np.where(excused, -self._all_told(fires), 0.0)
+        return np.where(where, -self._all_told(fires), 0.0)
 
 
 def _matrix(rows: Any, n: int) -> sp.csr_array:

@@ -100,9 +100,8 @@ class _Visits:
         total: Floats = np.where((side == 0)[:, None], x @ scores[0].T, x @ scores[1].T)
         return cls(x, x.tocsc(), side, scores, total)
 
-    def without(self, left_out: Bools, i: int, rows: Ints) -> Floats:
-        """(R,) what the findings of some visits say about condition i, some findings (n,) left out."""
-        score = np.where(left_out, 0.0, self.scores[:, i])
+    def said(self, score: Floats, rows: Ints) -> Floats:
+        """(R,) what the findings of some visits say, by a score (2, n) for either half."""
         said: Floats = (self.x[rows] @ score.T)[np.arange(rows.size), self.side[rows]]
         return said
 
@@ -149,17 +148,17 @@ def _tested(
 
     for j, mates in zip(candidates, _mates(x[fires], candidates, beside), strict=True):
         rows = visits.by_finding.indices[visits.by_finding.indptr[j] : visits.by_finding.indptr[j + 1]]
-        with_anchor, base = means(np.where(mates, 0.0, visits.scores[:, i]))
-        near = visits.without(mates, i, rows[fires[rows]])
+        score = np.where(mates, 0.0, visits.scores[:, i])
+        with_anchor, base = means(score)
+        near = visits.said(score, rows[fires[rows]])
         far = (with_anchor * anchors - near.sum()) / (anchors - near.size)
         if near.mean() - base + CONFIDENCE * _error(near) >= HALF * (far - base):
             continue
         broken[j] = lower[j] > sensitivity
-        own = visits.scores[:, i, j]
         with_anchor, base = means(np.where(np.arange(x.shape[1]) == j, 0.0, visits.scores[:, i]))
         of_case = (with_anchor - base) / ppv  # visits with the anchor are a mixture of cases and others
-        quiet_rows = rows[silent[rows]]
-        alone = visits.total[quiet_rows, i] - own[visits.side[quiet_rows]]
+        others = rows[silent[rows]]
+        alone = visits.total[others, i] - visits.scores[visits.side[others], i, j]
         cases = 0.0
         if alone.size and of_case > 0:
             share = np.clip((alone.mean() - base) / of_case, 0, 1) + CONFIDENCE * _error(alone) / of_case

@@ -77,7 +77,8 @@ class _Side:
         """Visits and their likeliest condition with a silent anchor, where it is likely enough."""
         everywhere = np.arange(len(self.visits.A))
         pairs = Pairs(everywhere, np.zeros_like(everywhere), self.visits.A, self.visits.x)
-        log_odds = self._bias(fit) + self.visits.A @ fit.coupling + fit.kappa * self._gains(pairs)
+        bias = self.visits.of_conditions(fit.bias, self.rates)
+        log_odds = bias + self.visits.A @ fit.coupling + fit.kappa * self._gains(pairs)
         fires = self.visits.X[:, self.visits.columns].toarray() > 0
         probability = np.where(fires, 0.0, expit(log_odds))
         rows = np.flatnonzero(probability.max(1) > SURE)
@@ -86,14 +87,9 @@ class _Side:
     def log_probability(self, fit: HiddenFit, rows: Ints, conditions: Ints) -> Floats:
         """Of each case, among all conditions that are not confirmed by an anchor."""
         pairs = Pairs(rows, conditions, self.visits.A[rows], self.visits.x[rows])
-        scores: Floats = replace(fit, bias=self._bias(fit)).scores(pairs, self._gains(pairs))[
-            np.arange(rows.size), conditions
-        ]
+        of_conditions = replace(fit, bias=self.visits.of_conditions(fit.bias, self.rates))
+        scores: Floats = of_conditions.scores(pairs, self._gains(pairs))[np.arange(rows.size), conditions]
         return scores
-
-    def _bias(self, fit: HiddenFit) -> Floats:
-        """(m,) of conditions, where the fit speaks of anchors."""
-        return fit.bias - self.visits.log_rate + np.log(self.rates.prior)
 
     def _gains(self, pairs: Pairs) -> Floats:
         return noisyor_gains(self.noisyor, pairs, self.visits.columns)
