@@ -18,9 +18,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from whatelse.baselines import naive_labels
+from whatelse.learning.baselines import naive_labels
 from whatelse.noisyor import NoisyOr, sample
-from whatelse.noisyor.em import fit_em
+from whatelse.noisyor.anchored.em import fit_em
 from whatelse.noisyor.mle import edit_anchors
 
 SPARSITY = 1.0

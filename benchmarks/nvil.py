@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from whatelse.noisyor._nvil_training import Training
 from whatelse.noisyor.moments import Counts, moments_model
-from whatelse.noisyor.nvil import EpochEnd, NvilSettings, fit_nvil
+from whatelse.noisyor.nvil.learner import EpochEnd, NvilSettings, fit_nvil
+from whatelse.noisyor.nvil.training import Training
 from whatelse.noisyor.params import NoisyOr
 
 M, N_FINDINGS = 23, 1003

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whatelse import learning
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import build_cohort
+from whatelse.learning import learners as learning
 from whatelse.simulate import simulate
 from whatelse.sources import write_visits
 from whatelse.store import Store

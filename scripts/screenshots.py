@@ -20,9 +20,9 @@ from typing import Any
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from whatelse import learning
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import build_cohort
+from whatelse.learning import learners as learning
 from whatelse.server import Service, Settings, create_app
 from whatelse.server.run import listen
 from whatelse.server.service import load_model

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whatelse.noisyor.hidden import Pairs
+from whatelse.noisyor.anchored.hidden import Pairs
 
 
 def scores(pairs: Pairs, gains: Any, bias: Any, weight: Any, coupling: Any, kappa: float) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from whatelse.noisyor._nvil_training import Batch, Training
-from whatelse.noisyor.nvil import NvilSettings
+from whatelse.noisyor.nvil.learner import NvilSettings
+from whatelse.noisyor.nvil.training import Batch, Training
 from whatelse.noisyor.params import NoisyOr
 
 M, N_FINDINGS = 4, 9

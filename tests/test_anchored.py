@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from whatelse import learning
-from whatelse.anchors import AnchorSet, Condition
-from whatelse.baselines import naive_labels
+from whatelse.anchors import AnchorSet, Condition, NoiseRates
 from whatelse.cohort import Cohort
+from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import ModelError
-from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
-from whatelse.learning import learn, learn_anchored
-from whatelse.noise import NoiseRates
-from whatelse.noisyor import NoisyOr, anchored, hidden, posterior, sample
-from whatelse.noisyor.anchored import Anchored, fit_anchored
+from whatelse.learning import learners as learning
+from whatelse.learning.baselines import naive_labels
+from whatelse.learning.learners import learn, learn_anchored
+from whatelse.noisyor import NoisyOr, posterior, sample
+from whatelse.noisyor.anchored import hidden
+from whatelse.noisyor.anchored import learner as anchored
+from whatelse.noisyor.anchored.learner import Anchored, fit_anchored
 from whatelse.noisyor.mle import edit_anchors
-from whatelse.vocabulary import Vocabulary
+from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 
 M, N = 6, 46
 ANCHORS = np.arange(M)

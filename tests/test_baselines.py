@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from whatelse.anchors import AnchorSet
-from whatelse.baselines import _logistic, naive_labels, noise_tolerant, oracle
+from whatelse.anchors import AnchorSet, NoiseRates
 from whatelse.cohort import build_cohort
 from whatelse.errors import ModelError
-from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
-from whatelse.noise import NoiseRates
+from whatelse.learning.baselines import _logistic, naive_labels, noise_tolerant, oracle
 from whatelse.noisyor.likelihood import sample
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
+from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.sources import read_visits
 from whatelse.sources.reader import VisitReader
 

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from small_department import cohort, visits
+from whatelse.anchors import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
-from whatelse.noise import NoiseRates
 from whatelse.sources.write import write_visits
 from whatelse.tagger import Tagger
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whatelse import collecting
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
+from whatelse.cohort import counting as collecting
+from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits
 from whatelse.text import BigramCounts, tokenize
 from whatelse.visits import TEXT_FIELDS, Code, Visit
-from whatelse.vocabulary import Vocabulary
 
 COMPLAINTS = ("chest pain", "abd pain", "s/p fall", "etoh", "fever cough", "headache", "dysuria")
 NOTES = (

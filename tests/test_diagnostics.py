@@ -10,9 +10,9 @@ from scipy.sparse import csr_matrix
 
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort
-from whatelse.diagnostics import check_anchors, mantel_haenszel
+from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
-from whatelse.vocabulary import Vocabulary
+from whatelse.teaching.anchor_checks import check_anchors, mantel_haenszel
 
 ANCHORS = AnchorSet.from_json({"conditions": [{"name": name} for name in ("good", "leaky", "silent")]})
 

@@ -11,10 +11,11 @@ import pytest
 import scipy.sparse as sp
 
 import reference
-from whatelse.baselines import naive_labels
 from whatelse.errors import ModelError
-from whatelse.noisyor import NoisyOr, em, posterior, sample
-from whatelse.noisyor.em import EStatistics, fit_em, maximise
+from whatelse.learning.baselines import naive_labels
+from whatelse.noisyor import NoisyOr, posterior, sample
+from whatelse.noisyor.anchored import em
+from whatelse.noisyor.anchored.em import EStatistics, fit_em, maximise
 from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states
 
 

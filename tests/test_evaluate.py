@@ -10,7 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from whatelse.errors import QueryError
-from whatelse.evaluate import (
+from whatelse.noisyor.likelihood import sample
+from whatelse.noisyor.mle import edit_anchors
+from whatelse.noisyor.params import NoisyOr
+from whatelse.noisyor.recovery import (
     METRICS,
     Draws,
     bootstrap,
@@ -23,9 +26,6 @@ from whatelse.evaluate import (
     paired_test,
     ranking,
 )
-from whatelse.noisyor.likelihood import sample
-from whatelse.noisyor.mle import edit_anchors
-from whatelse.noisyor.params import NoisyOr
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import reference
 from whatelse.noisyor import NoisyOr, sample
-from whatelse.noisyor.excuse import LEAST, excused, find_excuses
+from whatelse.noisyor.anchored.excuses import LEAST, excused, find_excuses
 from whatelse.noisyor.mle import edit_anchors
 
 

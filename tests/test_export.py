@@ -12,8 +12,8 @@ import pytest
 
 import reference_gibbs as reference
 from whatelse.errors import ModelFileError
-from whatelse.export import to_jgum, to_xdsl
-from whatelse.modelfile import ModelFile
+from whatelse.model.export import to_jgum, to_xdsl
+from whatelse.model.file import ModelFile
 from whatelse.noisyor import NoisyOr
 
 

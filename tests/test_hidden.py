@@ -11,8 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 import reference_hidden as reference
-from whatelse.noisyor import NoisyOr, hidden, log_joint
-from whatelse.noisyor.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
+from whatelse.noisyor import NoisyOr, log_joint
+from whatelse.noisyor.anchored import hidden
+from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from small_department import cohort
+from whatelse.anchors import NoiseRates
 from whatelse.errors import InputError
-from whatelse.labelled import rates_from_labels, read_labels
-from whatelse.noise import NoiseRates
+from whatelse.teaching.labels import rates_from_labels, read_labels
 
 
 def _wide(path: Path, rows: int) -> Path:

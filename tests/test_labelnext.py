@@ -11,12 +11,12 @@ from scipy.special import logit
 from typer.testing import CliRunner
 
 from small_department import cohort
+from whatelse.anchors import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, InputError
-from whatelse.labelled import rates_from_labels, read_weights
-from whatelse.labelnext import guess_probabilities, informativeness, label_next
-from whatelse.noise import NoiseRates
+from whatelse.teaching.label_next import guess_probabilities, informativeness, label_next
+from whatelse.teaching.labels import rates_from_labels, read_weights
 
 
 def department(rng: np.random.Generator, n: int = 30_000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

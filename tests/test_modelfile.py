@@ -13,10 +13,10 @@ import pytest
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
-import whatelse.modelfile as modelfile
+import whatelse.model.file as modelfile
 from whatelse import __version__
 from whatelse.errors import ModelFileError
-from whatelse.modelfile import ModelFile, load, save
+from whatelse.model.file import ModelFile, load, save
 from whatelse.noisyor import NoisyOr
 
 KEPT = Path(__file__).parent / "data" / "model-schema-1.safetensors"

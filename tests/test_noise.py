@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from whatelse.anchors.noise import RATES, NoiseRates
+from whatelse.anchors.pooling import effective_counts
 from whatelse.errors import ModelError
-from whatelse.noise import RATES, NoiseRates
-from whatelse.pooling import effective_counts
 
 PRIOR, SENS, FALSE = np.array([0.1, 0.02]), np.array([0.6, 0.3]), np.array([0.01, 0.0])
 

@@ -27,15 +27,15 @@ from reference_nvil import (  # noqa: E402
     toy_model,
     train_state,
 )
-from whatelse.noisyor import _nvil_likelihood as likelihood  # noqa: E402
-from whatelse.noisyor._nvil_training import (  # noqa: E402
+from whatelse.noisyor.nvil import likelihood  # noqa: E402
+from whatelse.noisyor.nvil.learner import L2_CHOICES, EpochEnd, EpochRecord, NvilResult, NvilSettings, fit_nvil  # noqa: E402
+from whatelse.noisyor.nvil.training import (  # noqa: E402
     Batch,
     Training,
     censored_logits,
     log_bernoulli,
     recognition_gradient,
 )
-from whatelse.noisyor.nvil import L2_CHOICES, EpochEnd, EpochRecord, NvilResult, NvilSettings, fit_nvil  # noqa: E402
 
 
 @pytest.fixture(params=["compiled", "tensors"])

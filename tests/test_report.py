@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whatelse.report import figures, render, tables, write_report
+from whatelse.evaluation.report import figures, render, tables, write_report
 
 NAMES = ("Noise tolerant classifiers", "Naive labels", "Noisy-or init", "Noisy-or final", "Random init", "whatelse", "Noisy-or oracle MLE")  # noqa: E501  # fmt: skip
 NASTY = "<script>alert(1)</script>"

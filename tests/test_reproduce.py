@@ -11,15 +11,27 @@ import numpy as np
 import pytest
 
 from small_department import cohort, visits
-from whatelse import learning
+from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
-from whatelse.evaluate import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
-from whatelse.examples import find_examples
-from whatelse.noise import NoiseRates
-from whatelse.nvil_course import AnchorCheck, NvilSettings, hold_out, run_course
-from whatelse.outcomes import compare, measure, share_closed, top_terms
-from whatelse.reproduce import FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, ROWS, TOLERANT, Plan, random_start, reproduce
+from whatelse.evaluation.measures import compare, measure, share_closed, top_terms
+from whatelse.evaluation.reproduce import (
+    FINAL,
+    INIT,
+    NAIVE,
+    ORACLE,
+    OURS,
+    RANDOM,
+    ROWS,
+    TOLERANT,
+    Plan,
+    random_start,
+    reproduce,
+)
+from whatelse.evaluation.showcase import find_examples
+from whatelse.learning import learners as learning
+from whatelse.learning.nvil_course import AnchorCheck, NvilSettings, hold_out, run_course
+from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
 
@@ -166,7 +178,7 @@ def test_without_torch_the_rows_are_left_out_and_it_is_said(monkeypatch: pytest.
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     found = reproduce(cohort(), cohort("test"), replace(QUICK, without=(TOLERANT, OURS)))
     assert {e["model"] for e in found["left_out"] if "pip install 'whatelse[nvil]'" in e["why"]} == {FINAL, RANDOM}
-    monkeypatch.setitem(__import__("sys").modules, "whatelse.noisyor.nvil", None)
+    monkeypatch.setitem(__import__("sys").modules, "whatelse.noisyor.nvil.learner", None)
     with pytest.raises(ModelError, match=r"pip install 'whatelse\[nvil\]'"):
         Tagger("nvil").fit(cohort())
 

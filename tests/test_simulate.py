@@ -15,7 +15,7 @@ import pytest
 
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
-from whatelse.findings import Finder
+from whatelse.cohort.findings import Finder
 from whatelse.simulate import Departures, simulate, truth_model
 from whatelse.simulate.content import load
 from whatelse.visits import Code, Visit

@@ -11,10 +11,10 @@ import pytest
 from sklearn.base import clone
 
 from small_department import cohort, visits
-from whatelse import learning
+from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError, NotFittedError, QueryError
-from whatelse.noise import NoiseRates
+from whatelse.learning import learners as learning
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 

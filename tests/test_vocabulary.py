@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from whatelse.anchors import AnchorSet
+from whatelse.cohort.findings import Finder, code_name
+from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError, ConditionError
-from whatelse.findings import Finder, code_name
 from whatelse.visits import Code, Visit
-from whatelse.vocabulary import Vocabulary
 
 ANCHORS = AnchorSet.from_json(
     {

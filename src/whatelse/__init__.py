@@ -14,7 +14,7 @@ _HOME = {
     "AnchorSet": "anchors",
     "Code": "visits",
     "Cohort": "cohort",
-    "NoiseRates": "noise",
+    "NoiseRates": "anchors",
     "NoisyOr": "noisyor",
     "Tagger": "tagger",
     "Visit": "visits",
@@ -26,10 +26,10 @@ __all__ = [*sorted(_HOME), "__version__"]
 
 if TYPE_CHECKING:
     from whatelse.anchors import AnchorSet as AnchorSet
+    from whatelse.anchors import NoiseRates as NoiseRates
     from whatelse.cohort import Cohort as Cohort
     from whatelse.cohort import build_cohort as build_cohort
     from whatelse.errors import WhatelseError as WhatelseError
-    from whatelse.noise import NoiseRates as NoiseRates
     from whatelse.noisyor import NoisyOr as NoisyOr
     from whatelse.sources import read_visits as read_visits
     from whatelse.tagger import Tagger as Tagger

@@ -15,12 +15,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from whatelse import modelfile
+from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
+from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError, ModelError, ModelFileError, NotFittedError, QueryError
-from whatelse.learning import DEFAULT, Progress, learn
-from whatelse.modelfile import ModelFile
-from whatelse.noise import NoiseRates
+from whatelse.learning.learners import DEFAULT, Progress, learn
+from whatelse.model import file as modelfile
+from whatelse.model.file import ModelFile
 from whatelse.noisyor.ask import rank_findings
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.heldout import heldout_tag
@@ -29,7 +30,6 @@ from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.why import why
 from whatelse.suggestions import Because, Place, Question, Reason, Suggestions, Tag
 from whatelse.visits import Visit
-from whatelse.vocabulary import Vocabulary
 
 Ints = NDArray[np.int64]
 CANDIDATES = 24  # questions weighed exactly, out of those that look most telling

@@ -21,7 +21,7 @@ METRICS = ("accuracy", "top5", "mrr")
 
 def print_results(results: dict[str, Any]) -> None:
     """The rows of `reproduce`, as the report's table has them."""
-    from whatelse.report.tables import PAPER, ordered
+    from whatelse.evaluation.report.tables import PAPER, ordered
 
     data = results["data"]["test"]
     table = Table(title=f"held-out tag, {data['used']:,} visits with two or more conditions", title_justify="left")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from whatelse.learning import Progress as Told
+    from whatelse.learning.learners import Progress as Told
 
 
 @contextmanager

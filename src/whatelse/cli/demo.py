@@ -19,7 +19,7 @@ from whatelse.errors import InputError
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
-    from whatelse.examples import Example
+    from whatelse.evaluation.showcase import Example
     from whatelse.tagger import Tagger
 
 SEED = 1
@@ -57,7 +57,8 @@ class _Run:
     """The steps, each with what it leaves in the folder. `done.json` says which are finished, and for what settings."""
 
     def __init__(self, out: Path, visits: int) -> None:
-        from whatelse import __version__, learning
+        from whatelse import __version__
+        from whatelse.learning import learners as learning
 
         self.out, self.visits, self.tests = out, visits, visits * 2 // 5
         self.report, self.model, self.results = out / "report", out / "model.safetensors", out / "report/results.json"
@@ -130,8 +131,8 @@ class _Run:
             typer.echo(f"   {len(built):,} visits x {len(built.vocabulary.names):,} findings in {self.out / name}")
 
     def compare(self) -> None:
-        from whatelse.report import write_report
-        from whatelse.reproduce import Plan, reproduce
+        from whatelse.evaluation.report import write_report
+        from whatelse.evaluation.reproduce import Plan, reproduce
 
         with progress_bar() as told:
             results = reproduce(self._cohort("train"), self._cohort("test"), Plan(without=("nvil",)), told)
@@ -139,7 +140,7 @@ class _Run:
         write_report(results, self.report, f"{command} --out {self.report}")
 
     def fit(self) -> None:
-        from whatelse import learning
+        from whatelse.learning import learners as learning
         from whatelse.tagger import Tagger
 
         with progress_bar() as told:
@@ -148,7 +149,7 @@ class _Run:
         typer.echo(f"   {len(tagger.conditions_)} conditions in {self.model}")
 
     def ask(self) -> None:
-        from whatelse.examples import find_examples
+        from whatelse.evaluation.showcase import find_examples
         from whatelse.sources import read_visits
         from whatelse.tagger import Tagger
 

@@ -25,10 +25,10 @@ def label_next(
 ) -> None:
     """List visits whose labels would say most about how noisy the anchors are, and how much each counts."""
     from whatelse.cohort import Cohort
-    from whatelse.labelled import read_labels
-    from whatelse.labelnext import guess_probabilities
-    from whatelse.labelnext import label_next as choose
     from whatelse.tagger import Tagger
+    from whatelse.teaching.label_next import guess_probabilities
+    from whatelse.teaching.label_next import label_next as choose
+    from whatelse.teaching.labels import read_labels
 
     opened = Cohort.open(cohort)
     if model is None:

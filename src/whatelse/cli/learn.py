@@ -19,8 +19,8 @@ from whatelse.cli.printing import print_note
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
+    from whatelse.anchors import NoiseRates
     from whatelse.cohort import Cohort
-    from whatelse.noise import NoiseRates
 
 FEW = 10  # visits shown by `tag` unless told
 
@@ -54,8 +54,8 @@ def fit(
     ),
 ) -> None:
     """Learn a model of all conditions from a cohort's anchors."""
-    from whatelse import learning
     from whatelse.cohort import Cohort
+    from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
 
     opened = Cohort.open(cohort)
@@ -87,7 +87,7 @@ def evaluate(
 ) -> None:
     """Held-out tag, held-out anchor and calibration of a model, with intervals, and by condition."""
     from whatelse.cohort import Cohort
-    from whatelse.outcomes import measure
+    from whatelse.evaluation.measures import measure
     from whatelse.tagger import Tagger
 
     measured = measure(Tagger.load(model), Cohort.open(cohort), draws=draws, seed=seed)
@@ -157,10 +157,10 @@ def reproduce(
     NVIL courses are kept in OUT/courses: stopped and started again, they go on where they were.
     """
     from whatelse.cohort import Cohort
-    from whatelse.noisyor._nvil_settings import NvilSettings
-    from whatelse.report import write_report
-    from whatelse.reproduce import Plan
-    from whatelse.reproduce import reproduce as run
+    from whatelse.evaluation.report import write_report
+    from whatelse.evaluation.reproduce import Plan
+    from whatelse.evaluation.reproduce import reproduce as run
+    from whatelse.noisyor.nvil.settings import NvilSettings
 
     nvil = NvilSettings(
         epochs=epochs, burn_in=burn_in, supervised=supervised, learning_rate=learning_rate, minibatch=minibatch
@@ -188,8 +188,8 @@ def reproduce(
 
 def _rates(cohort: Cohort, rates: Path | None, labels: Path | None) -> NoiseRates | None:
     """Noise rates as given, or estimated from a few labels; None to count them in the cohort's own labels."""
-    from whatelse.labelled import rates_from_labels
-    from whatelse.noise import NoiseRates
+    from whatelse.anchors import NoiseRates
+    from whatelse.teaching.labels import rates_from_labels
 
     if rates is not None and labels is not None:
         raise InputError("--rates and --labels both say how noisy the anchors are: give one of them")

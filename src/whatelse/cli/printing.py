@@ -14,7 +14,7 @@ from whatelse.visits import TEXT_FIELDS, Visit
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
-    from whatelse.diagnostics import AnchorCheck
+    from whatelse.teaching.anchor_checks import AnchorCheck
 
 
 def _console() -> Console:

@@ -174,7 +174,7 @@ def check(
 ) -> None:
     """Coverage, overlap, precision and recall of anchors, and findings that break their independence."""
     from whatelse.cohort import Cohort
-    from whatelse.diagnostics import check_anchors
+    from whatelse.teaching.anchor_checks import check_anchors
 
     opened = Cohort.open(cohort)
     checks = check_anchors(opened, fdr=fdr, min_odds=min_odds)

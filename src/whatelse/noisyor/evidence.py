@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.excuse import excused
+from whatelse.noisyor.anchored.excuses import excused
 from whatelse.noisyor.likelihood import as_rows
 from whatelse.noisyor.params import Bools, Floats
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any, TypeVar
 
+from whatelse.cohort.vocabulary import Found, Ints, Vocabulary
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.params import Floats
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
-from whatelse.vocabulary import Found, Ints, Vocabulary
 
 VISITS = 2_000
 OPEN = 256  # visits on a screen: their mentions, and lines of m x n numbers (23 conditions, 1,000 findings: 47 MB)

@@ -1,0 +1,6 @@
+"""From visits to arrays: findings by name, the vocabulary of a model, and many visits as one sparse matrix."""
+
+from whatelse.cohort.cohort import Cohort, build_cohort
+from whatelse.cohort.vocabulary import Vocabulary
+
+__all__ = ["Cohort", "Vocabulary", "build_cohort"]

@@ -1,0 +1,177 @@
+"""Vocabulary: the findings of a model by name, and how to find them in a visit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whatelse.anchors import AnchorSet
+from whatelse.cohort.findings import Finder
+from whatelse.errors import CohortError, WhatelseError
+from whatelse.text import join_bigrams
+from whatelse.visits import TEXT_FIELDS, Code, Visit
+
+Ints = NDArray[np.int32]
+
+
+class Found(NamedTuple):
+    """One place where a finding was found: `text[start:end]` of a note's field, or a code, or neither (age, sex)."""
+
+    finding: int
+    field: str
+    start: int | None = None
+    end: int | None = None
+    negated: bool = False
+    code: Code | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """n findings in order: ordinary ones, then `anchor:<condition>` for each of the m conditions.
+
+    names    n names, as described in `findings.py`
+    counts   (n,) visits of the cohort it was made from that have the finding
+    visits   how many visits that cohort had
+    anchors  the conditions
+    rules    name or path of the negation rules
+    bigrams  pairs of words that are joined
+    """
+
+    names: tuple[str, ...]
+    counts: NDArray[np.int64]
+    visits: int
+    anchors: AnchorSet
+    rules: str = "default"
+    bigrams: frozenset[tuple[str, str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        m = len(self.anchors.names)
+        if self.names[len(self.names) - m :] != tuple(f"anchor:{c}" for c in self.anchors.names):
+            raise CohortError(f"a vocabulary must end with the anchors of its {m} conditions, in their order")
+        if len(set(self.names)) != len(self.names):
+            raise CohortError("a vocabulary must not name a finding twice")
+        if self.counts.shape != (len(self.names),):
+            raise CohortError(f"a vocabulary of {len(self.names)} findings has {self.counts.size} counts")
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The m conditions' names."""
+        return self.anchors.names
+
+    @property
+    def anchor_columns(self) -> NDArray[np.intp]:
+        """(m,) which finding is the anchor of each condition."""
+        return np.arange(len(self.names) - len(self.conditions), len(self.names), dtype=np.intp)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Name -> finding."""
+        return {name: j for j, name in enumerate(self.names)}
+
+    def find(self, visit: Visit) -> list[Found]:
+        """Every mention of every finding, note by note in reading order, then codes. O(length of the record)."""
+        finder, index, first = self._finder, self.index, len(self.names) - len(self.conditions)
+        found: list[Found] = []
+        for field in TEXT_FIELDS:
+            text = getattr(visit, field)
+            if not text:
+                continue
+            tokens = finder.tokens(text)
+            phrases = finder.phrases(field, tokens)
+            for condition, a, b in phrases:
+                found.append(Found(first + condition, field, tokens[a].start, tokens[b].end))
+            for token in join_bigrams(finder.rest(tokens, phrases), self.bigrams):
+                j = index.get(token.word)
+                if j is not None:
+                    found.append(Found(j, field, token.start, token.end, token.negated))
+        for name, conditions, field, code in finder.facts(visit):
+            found.extend(Found(first + i, field, code=code) for i in conditions)
+            j = index.get(name)
+            if j is not None:
+                found.append(Found(j, field, code=code))
+        return found
+
+    def present(self, visit: Visit) -> Ints:
+        """The findings that a visit has: sorted, distinct."""
+        return np.unique(np.array([f.finding for f in self.find(visit)], dtype=np.int32))
+
+    def unobserved(self, visit: Visit) -> Ints:
+        """The findings that nobody looked for, sorted: those of fields that are None.
+
+        A word is unobserved if the visit has no note at all; an anchor, if the visit has none of the fields
+        it is looked for in.
+        """
+        missing = {field for field in self._fields if getattr(visit, field) is None}
+        if not missing:
+            return np.empty(0, dtype=np.int32)
+        return np.array([j for j, fields in enumerate(self._sources) if fields <= missing], dtype=np.int32)
+
+    # ---- JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        return {
+            "names": list(self.names),
+            "counts": self.counts.tolist(),
+            "visits": self.visits,
+            "rules": self.rules,
+            "bigrams": sorted(map(list, self.bigrams)),
+            **self.anchors.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Vocabulary:
+        """What `to_json` wrote; CohortError if it is anything else."""
+        try:
+            return cls(
+                names=tuple(_strings(value["names"])),
+                counts=np.array(value["counts"], dtype=np.int64),
+                visits=int(value["visits"]),
+                anchors=AnchorSet.from_json({"conditions": value["conditions"]}, source="vocabulary"),
+                rules=str(value["rules"]),
+                bigrams=frozenset((a, b) for a, b in map(_strings, value["bigrams"])),
+            )
+        except (KeyError, TypeError, ValueError) as problem:
+            said = f": {problem}" if isinstance(problem, WhatelseError) else ""
+            raise CohortError(f"the vocabulary is damaged{said}") from None
+
+    # ---- made once
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self.anchors, self.rules)
+
+    @cached_property
+    def _sources(self) -> list[frozenset[str]]:
+        """The fields each finding can come from."""
+        anchors = {
+            f"anchor:{c.name}": frozenset(f for a in c.anchors for f in a.fields) for c in self.anchors.conditions
+        }
+        return [anchors[name] if name in anchors else _fields_of(name) for name in self.names]
+
+    @cached_property
+    def _fields(self) -> frozenset[str]:
+        return frozenset().union(*self._sources)
+
+
+_BY_PREFIX = {"age": "age", "sex": "sex", "hx": "medication_history", "rx": "dispensed"}
+
+
+def _fields_of(name: str) -> frozenset[str]:
+    """The fields an ordinary finding comes from, read off its name. A time of day ("##:##") is a word."""
+    prefix, colon, _ = name.partition(":")
+    if not colon or prefix == "neg" or prefix.startswith("#"):
+        return frozenset(TEXT_FIELDS)
+    return frozenset([_BY_PREFIX.get(prefix, "coded")])
+
+
+def _strings(value: Iterable[Any]) -> Sequence[str]:
+    items = list(value)
+    if isinstance(value, str) or not all(isinstance(item, str) for item in items):
+        raise TypeError("needs a list of text")
+    return items

@@ -1,1 +1,0 @@
-"""The shipped definitions: `emergency.yaml`, read by `AnchorSet.shipped()`."""

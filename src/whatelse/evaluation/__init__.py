@@ -1,0 +1,1 @@
+"""How good a model is: comparisons, the paper's experiment, a report."""

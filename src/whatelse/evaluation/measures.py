@@ -1,0 +1,156 @@
+"""What measured models say beside their scores: paired comparisons, distance closed, words learned, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+from whatelse.learning.learners import Learned
+from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.recovery import (
+    METRICS,
+    Recovery,
+    calibration,
+    heldout_anchor_draws,
+    heldout_anchor_scores,
+    heldout_tag_draws,
+    heldout_tag_scores,
+    paired_test,
+)
+from whatelse.tagger import Tagger
+
+CALIBRATED = 2000  # visits whose probabilities are compared with the truth
+CURVE_FROM = 0.01
+TERMS = 8
+RESAMPLES = 2000
+
+
+def compare(
+    recoveries: Mapping[str, Recovery], pairs: Sequence[tuple[str, str]], seed: int = 0
+) -> list[dict[str, Any]]:
+    """For each pair (a, b) that was measured: b minus a on the same visits and draws, by every metric."""
+    out = []
+    for a, b in pairs:
+        if a not in recoveries or b not in recoveries:
+            continue
+        for metric in METRICS:
+            left, right = recoveries[a].by_visit[metric], recoveries[b].by_visit[metric]
+            found = paired_test(left, right, resamples=RESAMPLES, seed=seed)
+            out.append(
+                {
+                    "from": a,
+                    "to": b,
+                    "metric": metric,
+                    "difference": found.difference,
+                    "interval": [found.low, found.high],
+                    "p_value": found.p_value,
+                }
+            )
+    return out
+
+
+def share_closed(
+    recoveries: Mapping[str, Recovery], low: str, high: str, seed: int = 0, resamples: int = RESAMPLES
+) -> list[dict[str, Any]]:
+    """How much of the distance from `low` to `high` each other model covers, with bootstrap intervals over visits.
+
+    A ratio of two differences: where low and high are close its interval is wide, and where they are the other way
+    round it means nothing and is left out.
+    """
+    if low not in recoveries or high not in recoveries:
+        return []
+    rng = np.random.default_rng(seed)
+    visits = recoveries[low].visits
+    counts = np.stack([rng.multinomial(visits, np.full(visits, 1 / visits)) for _ in range(resamples)])
+    out = []
+    for metric in METRICS:
+        floor, ceiling = recoveries[low].by_visit[metric], recoveries[high].by_visit[metric]
+        if ceiling.mean() <= floor.mean():
+            continue
+        spans = counts @ (ceiling - floor)
+        for name, recovery in recoveries.items():
+            if name in (low, high):
+                continue
+            gain = recovery.by_visit[metric] - floor
+            drawn = (counts @ gain)[spans > 0] / spans[spans > 0]
+            limits = np.quantile(drawn, [0.025, 0.975])
+            share = float(gain.mean() / (ceiling - floor).mean())
+            out.append({"model": name, "metric": metric, "share": share, "interval": limits.tolist()})
+    return out
+
+
+def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[str, Any]]:
+    """For each condition the findings with the lowest failure probability, anchors apart, and those with the largest
+    weight in the evidence where there is any. (A rare word can have a low failure by chance: counts are given.)"""
+    ordinary = np.setdiff1d(np.arange(len(cohort.vocabulary.names)), cohort.anchor_columns)
+    names, counts = cohort.vocabulary.names, cohort.vocabulary.counts
+    out = []
+    for i, condition in enumerate(cohort.conditions):
+        fail = learned.model.fail[i, ordinary]
+        entry: dict[str, Any] = {
+            "condition": condition,
+            "terms": [
+                {"finding": names[ordinary[j]], "fail": float(fail[j]), "visits": int(counts[ordinary[j]])}
+                for j in np.argsort(fail, kind="stable")[:most]
+                if fail[j] < 1
+            ],
+        }
+        if learned.evidence is not None:
+            weight = learned.evidence.weight[i, ordinary]
+            entry["evidence"] = [
+                {"finding": names[ordinary[j]], "weight": float(weight[j]), "visits": int(counts[ordinary[j]])}
+                for j in np.argsort(-weight, kind="stable")[:most]
+                if weight[j] > 0
+            ]
+        out.append(entry)
+    return out
+
+
+def calibrations(
+    models: Mapping[str, Learned], cohort: Cohort, seed: int = 0, visits: int = CALIBRATED
+) -> list[dict[str, Any]]:
+    """Reliability of each model's probabilities, nothing confirmed, on the same labelled visits of a cohort.
+
+    Error and Brier score are over all questions. Most of them are about conditions that nobody would think of, so the
+    curve is of those to which the model gives at least `CURVE_FROM`: the ones a person sees.
+    """
+    if cohort.Y is None:
+        return []
+    known = np.flatnonzero(cohort.labelled)
+    rows = np.random.default_rng(seed).permutation(known)[:visits]
+    X = cohort.X[rows]
+    out = []
+    for name, learned in models.items():
+        evidence = None if learned.evidence is None else learned.evidence(X)
+        found = posterior(learned.model, X, evidence=evidence, tolerance=1e-2, top=0)
+        over_all = calibration(found.marginals, cohort.Y[rows])
+        likely = found.marginals >= CURVE_FROM
+        curve = calibration(found.marginals[likely], cohort.Y[rows][likely], bins=12) if likely.any() else over_all
+        whole = {"certified": float(found.certified.mean()), "ece": over_all.ece, "brier": over_all.brier}
+        out.append({"model": name, "visits": len(rows), **asdict(curve), **whole})
+    return out
+
+
+def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) -> dict[str, Any]:
+    """All that can be said about a learned model on a cohort: held-out tag and calibration need labels, held-out
+    anchor does not. Costs a posterior for each hidden anchor and for 2,000 visits."""
+    if tagger.vocabulary_.names != cohort.vocabulary.names:
+        raise CohortError("the cohort has other findings than the model: build it with 'whatelse build --like COHORT'")
+    out: dict[str, Any] = {"visits": len(cohort), "conditions": list(tagger.conditions_), "heldout_tag": None}
+    evidence = tagger.evidence_
+    if cohort.Y is not None and (cohort.Y.sum(1) >= 2).any():
+        hidden = heldout_tag_draws(cohort.Y, seed=seed, draws=draws)
+        out["heldout_tag"] = heldout_tag_scores(tagger.heldout_tag, cohort.X, cohort.Y, hidden, seed=seed).to_json()
+    anchors = heldout_anchor_draws(cohort.A, seed=seed, draws=draws)
+    out["heldout_anchor"] = heldout_anchor_scores(
+        tagger.model_, cohort.X, cohort.anchor_columns, anchors, evidence=evidence, seed=seed
+    ).to_json()
+    learned = Learned(tagger.model_, evidence)
+    curves = calibrations({"model": learned}, cohort, seed)
+    out["calibration"] = {k: v for k, v in curves[0].items() if k != "model"} if curves else None
+    return out

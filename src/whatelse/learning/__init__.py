@@ -1,0 +1,1 @@
+"""The learners by name, and what they are compared with."""

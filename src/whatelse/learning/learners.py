@@ -1,0 +1,191 @@
+"""The learners by name: from a cohort and its noise rates to a joint model.
+
+Each takes arrays out of the cohort and hands them to `noisyor/`. None but `oracle` looks at labels.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whatelse.anchors import NoiseRates
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError, ModelError
+from whatelse.learning.baselines import naive_labels, oracle
+from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
+from whatelse.noisyor.anchored.em import fit_em
+from whatelse.noisyor.anchored.learner import fit_anchored
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.moments import Counts, moments_model
+from whatelse.noisyor.params import Floats, NoisyOr
+from whatelse.noisyor.recovery import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
+
+EM_STEPS = 30
+EDGE_PRICE = 1.0  # what an edge must be worth, in standard errors
+TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 3, 2_000
+Progress = Callable[[str, int, int], None]
+"""Told (what, steps done, steps in all) while a learner works."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a learner brings home: the model, evidence to add to it (or None), and how it got there."""
+
+    model: NoisyOr
+    evidence: Evidence | None = None
+    history: tuple[float, ...] = ()
+    converged: bool = True
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
+    """The default (docs/learning.md). Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
+
+    EM climbs the likelihood of the noisy-or. On visits that obey the model this makes it better, and held-out anchors
+    show it; on others it drifts, and they show that too: a trial decides, without labels.
+    """
+    trial = _em_trial(cohort, rates, seed, progress)
+    notes: dict[str, Any] = {
+        "em_trial": {name: {"held_out_anchors_gain": t.difference, "low": t.low} for name, t in trial.items()}
+    }
+    if all(test.low > 0 for test in trial.values()):
+        progress("learning by EM", 0, EM_STEPS)
+        fit = fit_em(
+            cohort.X, learn_naive(cohort, rates, seed, progress).model, steps=EM_STEPS, sparsity=EDGE_PRICE,
+            on_step=lambda step, model: progress("learning by EM", step.step, EM_STEPS),
+        )  # fmt: skip
+        return Learned(fit.model, None, tuple(step.bound for step in fit.history), fit.converged, notes)
+    anchored = fit_anchored(
+        cohort.X, cohort.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive,
+        seed=seed, on_step=progress,
+    )  # fmt: skip
+    names = cohort.vocabulary.names
+    notes |= {
+        "weight_of_findings": anchored.kappa,
+        "linear_evidence": anchored.linear,
+        "gain_on_silent_cases": anchored.silent_gain,
+        "excuses": {
+            condition: [names[j] for j in np.flatnonzero(row)]
+            for condition, row in zip(cohort.conditions, anchored.evidence.excuse, strict=True)
+            if row.any()
+        },
+    }
+    return Learned(anchored.model, anchored.evidence, anchored.history, anchored.converged, notes)
+
+
+def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> dict[str, PairedTest]:
+    """How much better than others a few steps of EM, on part of the visits, find held-out anchors of the rest.
+
+    Better than naive labels, from which it starts, and if so, better than what hidden anchors teach.
+    """
+    progress("trying EM", 0, 1)
+    order = np.random.default_rng(seed).permutation(len(cohort))[:TRIAL_VISITS]
+    learn, judge = cohort.rows(np.sort(order[len(order) // 3 :])), cohort.rows(np.sort(order[: len(order) // 3]))
+    draws = heldout_anchor_draws(judge.A, seed=seed, visits=TRIAL_JUDGES)
+
+    def found(model: NoisyOr, evidence: Evidence | None = None) -> Floats:
+        scores = heldout_anchor_scores(model, judge.X, judge.anchor_columns, draws, evidence=evidence, resamples=1)
+        return scores.by_visit["mrr"]
+
+    naive = learn_naive(learn, rates, seed, progress).model
+    climbed = found(fit_em(learn.X, naive, steps=TRIAL_STEPS, sparsity=EDGE_PRICE).model)
+    tests = {"naive labels": paired_test(found(naive), climbed, resamples=1000, seed=seed)}
+    if tests["naive labels"].low > 0:
+        other = fit_anchored(
+            learn.X, learn.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive, linear=False, seed=seed
+        )
+        hidden = found(other.model, other.evidence)
+        tests["hidden anchors"] = paired_test(hidden, climbed, resamples=1000, seed=seed)
+    return tests
+
+
+def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:
+    """The paper's initialisation: moments denoised by the noise rates."""
+    counts = Counts.of(cohort.X, cohort.anchor_columns)
+    return Learned(
+        moments_model(
+            counts, rates.prior, rates.sensitivity, rates.false_positive, cohort.anchor_columns, shrink=shrink
+        )
+    )
+
+
+def learn_naive(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
+    """Anchors taken for the truth."""
+    return Learned(naive_labels(cohort.X, cohort.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive))
+
+
+def learn_oracle(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
+    """The truth itself: what learning without labels is measured against."""
+    if cohort.Y is None or not cohort.labelled.all():
+        raise CohortError("the oracle learns from labels, and some visits of this cohort have none")
+    return Learned(oracle(cohort.X, cohort.Y, cohort.anchor_columns, rates.sensitivity, rates.false_positive))
+
+
+def learn_nvil(
+    cohort: Cohort,
+    rates: NoiseRates,
+    seed: int,
+    progress: Progress,
+    l2: float | Sequence[float] = L2_CHOICES,
+    held_out: int = HELD_OUT,
+    every: int = 5,
+    checkpoint: str | None = None,
+    **settings: Any,
+) -> Learned:
+    """The paper's learner, from the moments; epoch and weight decay by held-out anchors. Needs the extra `nvil`.
+
+    Further settings are those of `NvilSettings`. In the folder `checkpoint` a stopped run goes on where it was.
+    """
+    known = [f.name for f in fields(NvilSettings) if f.name != "l2"]
+    if unknown := sorted(set(settings) - set(known)):
+        raise ModelError(f"NVIL has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    kept = hold_out(len(cohort), seed, held_out)
+    visits, columns = cohort.rows(~kept), cohort.anchor_columns
+    start = learn_moments(visits, rates, seed, progress).model
+    best, _ = run_courses(
+        visits.X,
+        start,
+        columns,
+        AnchorCheck(cohort.X[kept], columns, seed),
+        NvilSettings(**settings),
+        [l2] if isinstance(l2, int | float) else l2,
+        seed,
+        every=every,
+        checkpoint=Path(checkpoint) if checkpoint is not None else None,
+        told=progress,
+    )
+    notes = {"l2": best.settings.l2, "epoch": best.best, "heldout_anchor_mrr": best.score}
+    # the paper stops by held-out anchors; still rising at the last look means that more epochs would go on helping
+    return Learned(best.model, history=best.bound, converged=best.best < best.checked[-1], notes=notes)
+
+
+LEARNERS: dict[str, Callable[..., Learned]] = {
+    "anchored": learn_anchored,
+    "moments": learn_moments,
+    "naive": learn_naive,
+    "oracle": learn_oracle,
+    "nvil": learn_nvil,
+}
+DEFAULT = "anchored"
+
+
+def learn(
+    cohort: Cohort, rates: NoiseRates, learner: str, *, seed: int = 0, progress: Progress | None = None, **settings: Any
+) -> Learned:
+    """Run a learner by name."""
+    if learner not in LEARNERS:
+        raise ModelError(f"there is no learner {learner!r}; choose one of {', '.join(sorted(LEARNERS))}")
+    if rates.conditions != cohort.conditions:
+        raise CohortError(
+            "the noise rates are of other conditions than the cohort's: estimate them from the same conditions file"
+        )
+    takes = inspect.signature(LEARNERS[learner]).parameters
+    own = [name for name in takes if name not in ("cohort", "rates", "seed", "progress", "settings")]
+    if "settings" not in takes and (unknown := sorted(set(settings) - set(own))):
+        raise ModelError(f"learner {learner!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
+    return LEARNERS[learner](cohort, rates, seed, progress or (lambda what, done, total: None), **settings)

@@ -1,0 +1,1 @@
+"""The model file, and other programs' formats."""

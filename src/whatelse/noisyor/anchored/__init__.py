@@ -1,0 +1,1 @@
+"""The default learner where the noisy-or does not hold, part by part; `learner.py` puts them in order."""

@@ -1,0 +1,138 @@
+"""The default learner: a noisy-or from anchors, weighed and joined by what hidden anchors teach. No labels, no drift.
+
+1. Findings that give an anchor away as a mere mention excuse it (`excuse.py`).
+2. A noisy-or by maximum likelihood from the anchors that are not excused, taken for conditions; edges from a condition
+   to what excuses its anchor are cut (`anchor_visits.py`).
+3. How much its findings count, which conditions go together and, where it helps, linear evidence: fitted to hidden
+   anchors, a concave problem (`hidden.py`), on visits that the noisy-or of step 2 did not see.
+4. Linear evidence is used unless it hinders where anchors are silent (`silent.py`).
+5. How much findings count once more, with the conditions of a visit that have no anchor drawn from the model's own
+   posterior: findings that such a condition brought on would otherwise speak against all of the rest.
+6. As many conditions as the noise rates say (`calibrate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from whatelse.errors import ModelError
+from whatelse.noisyor.anchored.anchor_visits import AnchorRates, AnchorVisits, Halves, noisyor_of
+from whatelse.noisyor.anchored.calibrate import calibrated, marginals
+from whatelse.noisyor.anchored.excuses import find_excuses
+from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden
+from whatelse.noisyor.anchored.silent_cases import gain_on_silent_cases
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.params import Bools, NoisyOr
+
+PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
+DECIDE_ON = 5_000  # anchors by which it is decided whether to use it, at most
+CONFIDENCE = 2.0  # standard errors by which it must hinder not to be used
+COMPLETE_ON, COMPLETE_BY = 2_000, 1_000  # visits whose conditions are drawn, and states to draw from, at most
+CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are counted
+Step = Callable[[str, int, int], None]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Anchored:
+    """model and evidence to answer with; history of the objective; and what was found on the way.
+
+    linear       whether linear evidence is used
+    silent_gain  what it added to the log probability of silent cases, by which that was decided; NaN if it was given
+    """
+
+    model: NoisyOr
+    evidence: Evidence
+    linear: bool
+    silent_gain: float
+    kappa: float
+    history: tuple[float, ...]
+    converged: bool
+
+
+def fit_anchored(
+    X: sp.csr_matrix,
+    anchor_columns: ArrayLike,
+    prior: ArrayLike,
+    sensitivity: ArrayLike,
+    false_positive: ArrayLike,
+    *,
+    linear: bool | None = None,
+    seed: int = 0,
+    on_step: Step | None = None,
+) -> Anchored:
+    """Learn from visits X (N, n), anchors included, and the noise rates (m,) of the anchors. O(nnz(X) m) a step.
+
+    linear says whether to use linear evidence; None: unless silent cases speak against it.
+    """
+    columns = np.asarray(anchor_columns, np.int64)
+    rates = AnchorRates(*(np.asarray(v, float) for v in (prior, sensitivity, false_positive)))
+    if (rates.sensitivity <= rates.false_positive).any():
+        i = int(np.argmax(rates.sensitivity <= rates.false_positive))
+        raise ModelError(
+            f"the anchor of condition {i} fires no more often with it ({rates.sensitivity[i]:.3g}) than without "
+            f"({rates.false_positive[i]:.3g}): nothing can be learned from it; choose another anchor"
+        )
+    tell = on_step or (lambda what, done, total: None)
+    rng = np.random.default_rng(seed)
+    tell("looking for mere mentions", 0, 1)
+    excuse = find_excuses(X, columns, rates.prior, rates.sensitivity, rng)
+    visits = AnchorVisits.of(X, columns, excuse)
+    noisyor, halves = noisyor_of(visits, rates, excuse), Halves.of(visits, rates, excuse, rng)
+
+    tell("learning from hidden anchors", 0, 2)
+    gains = halves.gains(visits.pairs)
+    fit = fit_hidden(visits.pairs, gains, HiddenFit.blank(visits.log_rate, noisyor.n), weight_penalty=None)
+    silent_gain = np.nan
+    if linear is None:
+        what = "weighing linear evidence"
+        tell(what, 0, 1)
+        some = _some(len(visits.A), int(DECIDE_ON / max(visits.A.sum(1).mean(), 1e-9)) + 1, rng)
+        silent_gain, error = gain_on_silent_cases(
+            visits.rows(some), rates, noisyor, halves.rows(some), fit, rng, lambda done, total: tell(what, done, total)
+        )
+        linear = silent_gain + CONFIDENCE * error >= 0
+    if linear:
+        fit = fit_hidden(visits.pairs, gains, fit, weight_penalty=PENALTY)
+    tell("learning from hidden anchors", 1, 2)
+    judges = visits.X[_some(len(visits.A), int(CALIBRATE_ON / rates.prior.sum()) + 1, rng)]
+    rough = _assembled(noisyor, fit, rates, visits, excuse)
+    model = calibrated(*rough, judges[::3], rates, temper=linear, budget=COMPLETE_BY)
+    completed = _completed(visits, *model, rng)
+    fit = fit.reweighed(completed, halves.gains(completed))
+    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
+    return Anchored(*model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
+
+
+def _assembled(
+    noisyor: NoisyOr, fit: HiddenFit, rates: AnchorRates, visits: AnchorVisits, excuse: Bools
+) -> tuple[NoisyOr, Evidence]:
+    """The joint model: the softmax's scores as log odds of the conditions, with anchors back in as findings."""
+    weight = np.full(noisyor.n, fit.kappa)
+    weight[visits.columns] = 1.0
+    centre = np.asarray(visits.x.mean(0)).ravel()
+    bias = visits.of_conditions(fit.bias, rates) + fit.weight @ centre
+    model = NoisyOr(
+        np.clip(expit(bias), 1e-9, 1 - 1e-9), noisyor.fail, noisyor.leak, noisyor.frozen, weight, fit.coupling
+    )
+    return model, Evidence(fit.weight, centre, excuse, visits.columns, rates.log_odds)
+
+
+def _completed(visits: AnchorVisits, model: NoisyOr, evidence: Evidence, rng: np.random.Generator) -> Pairs:
+    """Pairs of some visits, whose confirmed conditions are joined by a draw of those that have no anchor."""
+    anchored = np.flatnonzero(visits.A.any(1))
+    some = anchored[_some(len(anchored), COMPLETE_ON, rng)]
+    drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, evidence, visits.X[some], COMPLETE_BY)
+    pairs = visits.pairs.rows(np.isin(visits.pairs.visit, some))
+    return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A[some])[np.searchsorted(some, pairs.visit)])
+
+
+def _some(count: int, most: int, rng: np.random.Generator) -> Ints:
+    """At most so many of 0 … count - 1, at random, in order."""
+    return np.sort(rng.permutation(count)[:most])

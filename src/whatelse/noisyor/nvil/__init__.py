@@ -1,0 +1,1 @@
+"""The paper's learner: neural variational inference with anchors (PyTorch, an extra)."""

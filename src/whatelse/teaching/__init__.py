@@ -1,0 +1,1 @@
+"""What people add to anchors: labels, which visits to label next, and a look at what anchors do."""
