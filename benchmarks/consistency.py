@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states
 from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import NoisyOr
+from whatelse.noisyor.rates import Rates
 
 M, N = 23, 123
 COLUMNS = np.arange(M)
@@ -40,7 +41,7 @@ def draw(model: NoisyOr, visits: int, rng: np.random.Generator) -> tuple[sp.csr_
 def errors(model: NoisyOr, counts: Counts, states: StateCounts) -> dict[str, float]:
     own = np.arange(M)
     sensitivity = 1 - (1 - model.leak[COLUMNS]) * model.fail[own, COLUMNS]
-    args = (counts, model.prior, sensitivity, model.leak[COLUMNS], COLUMNS)
+    args = (counts, Rates(model.prior, sensitivity, model.leak[COLUMNS]), COLUMNS)
     theta = fit_states(states).theta
     found = {
         "naive": moments_model(*args, method="naive"),

@@ -22,6 +22,7 @@ from whatelse.learning.baselines import naive_labels
 from whatelse.noisyor import NoisyOr, sample
 from whatelse.noisyor.anchored.em import fit_em
 from whatelse.noisyor.mle import edit_anchors
+from whatelse.noisyor.rates import Rates
 
 SPARSITY = 1.0
 
@@ -45,7 +46,7 @@ def rates(model: NoisyOr) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArr
 
 def naive(X: csr_matrix, truth: NoisyOr) -> NoisyOr:
     columns, sensitivity, false_positive = rates(truth)
-    return naive_labels(X, columns, truth.prior, sensitivity, false_positive)
+    return naive_labels(X, columns, Rates(truth.prior, sensitivity, false_positive))
 
 
 @njit(nogil=True, fastmath=True)

@@ -52,6 +52,7 @@ from whatelse.noisyor import sample
 from whatelse.noisyor.anchored import hidden
 from whatelse.noisyor.anchored import learner as anchored
 from whatelse.noisyor.anchored.learner import fit_anchored
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.recovery import calibration, heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.simulate import Departures, simulate
 
@@ -98,7 +99,7 @@ def heldout_accuracy(learned: Learned, test: Cohort) -> float:
     """Of the held-out tag, over the visits with two conditions or more."""
     multi = test.multi()
     assert multi.Y is not None
-    scorer = noisyor_scorer(learned.model, learned.evidence)
+    scorer = noisyor_scorer(learned.model)
     draws = heldout_tag_draws(multi.Y, draws=3)
     return heldout_tag_scores(scorer, multi.X, multi.Y, draws, resamples=1).accuracy.value
 
@@ -117,7 +118,7 @@ def warm() -> None:
     """Compile the kernels, which a first fit would pay for."""
     cohort, noise = draw(400, "obeying", m=3)
     learn(cohort, noise, "anchored")
-    fit_anchored(cohort.X, cohort.anchor_columns, noise.prior, noise.sensitivity, noise.false_positive)
+    fit_anchored(cohort.X, cohort.anchor_columns, learning.arrays(noise))
 
 
 # ---- beside NVIL
@@ -155,13 +156,15 @@ def _nvil(
     from whatelse.noisyor.nvil.learner import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
 
     course: list[tuple[int, float, float]] = []
-    start = learn(cohort, noise, "moments").model
+    start = learn(cohort, noise, "moments").model.noisyor
     clock, looking = Clock(), [0.0]
 
     def look(end: EpochEnd) -> None:
         if end.epoch % every == 0:
             spent = clock.read()[1]
-            course.append((end.epoch, spent - looking[0], heldout_accuracy(Learned(end.model()), test)))
+            course.append(
+                (end.epoch, spent - looking[0], heldout_accuracy(Learned(JointModel.plain(end.model())), test))
+            )
             print("epoch {}: {:.0f} s, {:.4f}".format(*course[-1]), file=sys.stderr, flush=True)
             looking[0] += clock.read()[1] - spent
 
@@ -182,7 +185,10 @@ def further(steps: int = 100, visits: int = 20_000) -> None:
         for more in (0, steps):
             with _nothing_stops(more) if more else contextlib.nullcontext():
                 found = learn(cohort, noise, "anchored")
-            ends += [f"{len(found.history) - (found.evidence is None)}", f"{heldout_accuracy(found, test):.4f}"]
+            ends += [
+                f"{len(found.history) - found.model.evidence.says_nothing}",
+                f"{heldout_accuracy(found, test):.4f}",
+            ]
         print(f"| {kind} | {_how(found)} | {' | '.join(ends)} |", flush=True)
 
 
@@ -228,7 +234,7 @@ def _tag_error(learned: Learned, test: Cohort) -> float:
     (hidden_tag,), rows = draws.hidden, np.arange(len(draws.rows))
     confirmed, tag = test.Y[draws.rows].copy(), np.zeros_like(test.Y[draws.rows])
     confirmed[rows, hidden_tag], tag[rows, hidden_tag] = False, True
-    scores = noisyor_scorer(learned.model, learned.evidence)(test.X[draws.rows], confirmed)
+    scores = noisyor_scorer(learned.model)(test.X[draws.rows], confirmed)
     return calibration(scores[~confirmed], tag[~confirmed]).ece
 
 
@@ -255,7 +261,7 @@ def measure(visits: int, kind: str, m: int) -> dict[str, Any]:
 
 
 def _how(learned: Learned) -> str:
-    if learned.evidence is None:
+    if learned.model.evidence.says_nothing:
         return "EM"
     return "hidden anchors, with linear evidence" if learned.notes["linear_evidence"] else "hidden anchors"
 

@@ -22,6 +22,7 @@ from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.nvil.learner import EpochEnd, NvilSettings, fit_nvil
 from whatelse.noisyor.nvil.training import Training
 from whatelse.noisyor.params import NoisyOr
+from whatelse.noisyor.rates import Rates
 
 M, N_FINDINGS = 23, 1003
 ANCHORS = np.arange(M)
@@ -51,7 +52,7 @@ def moments_start(X: csr_matrix, truth: NoisyOr, shrink: float = 0.0) -> NoisyOr
     """Denoised moments, given the anchors' true noise rates."""
     false_alarm = truth.leak[ANCHORS]
     seen = 1 - (1 - false_alarm) * truth.fail[np.arange(M), ANCHORS]
-    return moments_model(Counts.of(X, ANCHORS), truth.prior, seen, false_alarm, ANCHORS, shrink=shrink)
+    return moments_model(Counts.of(X, ANCHORS), Rates(truth.prior, seen, false_alarm), ANCHORS, shrink=shrink)
 
 
 def held_out_tag(model: NoisyOr, X: csr_matrix, Y: NDArray[np.bool_], rng: np.random.Generator) -> float:

@@ -16,11 +16,12 @@ from whatelse.errors import ModelError
 from whatelse.learning import learners as learning
 from whatelse.learning.baselines import naive_labels
 from whatelse.learning.learners import learn, learn_anchored
-from whatelse.noisyor import NoisyOr, posterior, sample
+from whatelse.noisyor import JointModel, NoisyOr, posterior, sample
 from whatelse.noisyor.anchored import hidden
 from whatelse.noisyor.anchored import learner as anchored
 from whatelse.noisyor.anchored.learner import Anchored, fit_anchored
 from whatelse.noisyor.mle import edit_anchors
+from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 
 M, N = 6, 46
@@ -43,9 +44,9 @@ def rates(A: Any, Y: Any) -> tuple[Any, Any, Any]:
     return Y.mean(0), (A & Y).sum(0) / Y.sum(0), (A & ~Y).sum(0) / (~Y).sum(0)
 
 
-def accuracy(model: NoisyOr, evidence: Any, X: Any, Y: Any) -> float:
+def accuracy(model: NoisyOr | JointModel, X: Any, Y: Any) -> float:
     draws = heldout_tag_draws(Y, draws=3)
-    return heldout_tag_scores(noisyor_scorer(model, evidence), X, Y, draws, resamples=1).accuracy.value
+    return heldout_tag_scores(noisyor_scorer(model), X, Y, draws, resamples=1).accuracy.value
 
 
 def drawn(repeats: int) -> tuple[Any, Any, Any]:
@@ -59,17 +60,17 @@ def drawn(repeats: int) -> tuple[Any, Any, Any]:
 @pytest.fixture(scope="module")
 def once() -> tuple[Any, Any, Any, Anchored]:
     X, Y, noise = drawn(1)
-    return X, Y, noise, fit_anchored(X[:LEARN], ANCHORS, *noise)
+    return X, Y, noise, fit_anchored(X[:LEARN], ANCHORS, Rates(*noise))
 
 
 @pytest.fixture(scope="module")
 def twice() -> tuple[Any, Any, Any, Anchored]:
     X, Y, noise = drawn(2)
-    return X, Y, noise, fit_anchored(X[:LEARN], ANCHORS, *noise)
+    return X, Y, noise, fit_anchored(X[:LEARN], ANCHORS, Rates(*noise))
 
 
 def test_findings_that_say_everything_twice_count_half(once: Any, twice: Any) -> None:
-    one, two = (fit_anchored(X[:LEARN], ANCHORS, *noise, linear=False).kappa for X, _, noise, _ in (once, twice))
+    one, two = (fit_anchored(X[:LEARN], ANCHORS, Rates(*noise), linear=False).kappa for X, _, noise, _ in (once, twice))
     assert 0.4 * one < two < 0.6 * one
     assert two < 0.5
     assert once[3].converged and twice[3].converged
@@ -78,37 +79,37 @@ def test_findings_that_say_everything_twice_count_half(once: Any, twice: Any) ->
 @pytest.mark.parametrize("linear", [False, True])
 def test_calibration_scales_what_anchors_tell_and_beside_linear_evidence_everything(twice: Any, linear: bool) -> None:
     X, _, noise, _ = twice
-    fit = fit_anchored(X[:LEARN], ANCHORS, *noise, linear=linear)
-    weight = fit.model.weight
+    fit = fit_anchored(X[:LEARN], ANCHORS, Rates(*noise), linear=linear)
+    weight = fit.model.noisyor.weight
     scale = weight[ANCHORS[0]]
     np.testing.assert_array_equal(weight[ANCHORS], scale)
     np.testing.assert_allclose(np.delete(weight, ANCHORS), fit.kappa * (scale if linear else 1.0), rtol=1e-12)
     assert 0.1 <= scale <= 1
     told = np.log(noise[1] / noise[2])
-    np.testing.assert_allclose(fit.evidence.anchor_log_odds[1], scale * told, rtol=1e-9)
+    np.testing.assert_allclose(fit.model.evidence.anchor_log_odds[1], scale * told, rtol=1e-9)
 
 
 def test_better_than_naive_labels_where_conditions_are_coupled_and_findings_repeated(once: Any, twice: Any) -> None:
     X, Y, noise, fit = twice
-    naive = naive_labels(X[:LEARN], ANCHORS, *noise)
-    found = accuracy(fit.model, fit.evidence, X[LEARN:], Y[LEARN:])
-    assert found > accuracy(naive, None, X[LEARN:], Y[LEARN:]) + 0.02
+    naive = naive_labels(X[:LEARN], ANCHORS, Rates(*noise))
+    found = accuracy(fit.model, X[LEARN:], Y[LEARN:])
+    assert found > accuracy(naive, X[LEARN:], Y[LEARN:]) + 0.02
     # repeating every finding took nothing away
-    assert found == pytest.approx(accuracy(once[3].model, once[3].evidence, once[0][LEARN:], Y[LEARN:]), abs=0.01)
+    assert found == pytest.approx(accuracy(once[3].model, once[0][LEARN:], Y[LEARN:]), abs=0.01)
 
 
 def test_couplings_have_the_signs_of_the_truth(once: Any) -> None:
     truth = network(np.random.default_rng(1), coupling=1.2).coupling
     strong = np.abs(truth) > 1.0
-    assert strong.any() and (np.sign(once[3].model.coupling[strong]) == np.sign(truth[strong])).mean() > 0.8
+    assert strong.any() and (np.sign(once[3].model.noisyor.coupling[strong]) == np.sign(truth[strong])).mean() > 0.8
 
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_as_many_conditions_as_the_noise_rates_say(once: Any, linear: bool) -> None:
     """Where anchors fire, and where they do not."""
     X, Y, noise, _ = once
-    fit = fit_anchored(X[:LEARN], ANCHORS, *noise, linear=linear)
-    expected = posterior(fit.model, X[:LEARN], evidence=fit.evidence(X[:LEARN]), top=0).marginals
+    fit = fit_anchored(X[:LEARN], ANCHORS, Rates(*noise), linear=linear)
+    expected = posterior(fit.model, X[:LEARN], top=0).marginals
     fires = X[:LEARN, ANCHORS].toarray() > 0
     for who in (fires, ~fires):
         assert expected[who].sum() == pytest.approx(Y[:LEARN][who].sum(), rel=0.1)
@@ -116,10 +117,10 @@ def test_as_many_conditions_as_the_noise_rates_say(once: Any, linear: bool) -> N
 
 def test_same_seed_same_bits(once: Any) -> None:
     X, _, noise, fit = once
-    again = fit_anchored(X[:LEARN], ANCHORS, *noise)
+    again = fit_anchored(X[:LEARN], ANCHORS, Rates(*noise))
     for name in ("prior", "fail", "leak", "weight", "coupling"):
-        np.testing.assert_array_equal(getattr(again.model, name), getattr(fit.model, name))
-    np.testing.assert_array_equal(again.evidence.weight, fit.evidence.weight)
+        np.testing.assert_array_equal(getattr(again.model.noisyor, name), getattr(fit.model.noisyor, name))
+    np.testing.assert_array_equal(again.model.evidence.weight, fit.model.evidence.weight)
     assert (again.silent_gain, again.history) == (fit.silent_gain, fit.history)
 
 
@@ -130,9 +131,9 @@ def test_going_on_changes_nothing(once: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(hidden, "FLAT", 0.0)
     longer = functools.partial(hidden.fit_hidden, max_steps=2 * hidden.MAX_STEPS)
     monkeypatch.setattr(anchored, "fit_hidden", longer)
-    more = fit_anchored(X[:LEARN], ANCHORS, *noise, linear=fit.linear)
+    more = fit_anchored(X[:LEARN], ANCHORS, Rates(*noise), linear=fit.linear)
     assert len(more.history) > len(fit.history)
-    now, then = (accuracy(f.model, f.evidence, X[LEARN:], Y[LEARN:]) for f in (more, fit))
+    now, then = (accuracy(f.model, X[LEARN:], Y[LEARN:]) for f in (more, fit))
     assert now == pytest.approx(then, abs=0.01)
 
 
@@ -152,19 +153,19 @@ def absent_beside(rng: np.random.Generator, what: str) -> tuple[Any, Any]:
 
 def test_evidence_that_learns_mentions_is_refused() -> None:
     X, Y = absent_beside(np.random.default_rng(3), "mention")
-    fit = fit_anchored(X, ANCHORS, *rates(X[:, :M].toarray().astype(bool), Y))
-    assert fit.silent_gain < 0 and not fit.linear and not fit.evidence.weight.any()
+    fit = fit_anchored(X, ANCHORS, Rates(*rates(X[:, :M].toarray().astype(bool), Y)))
+    assert fit.silent_gain < 0 and not fit.linear and not fit.model.evidence.weight.any()
 
 
 def test_evidence_that_learns_the_condition_is_used() -> None:
     X, Y = absent_beside(np.random.default_rng(3), "condition")
     learn, test = X[:LEARN], X[LEARN:]
     noise = rates(learn[:, :M].toarray().astype(bool), Y[:LEARN])
-    fit = fit_anchored(learn, ANCHORS, *noise)
-    plain = fit_anchored(learn, ANCHORS, *noise, linear=False)
-    assert fit.silent_gain > 0 and fit.linear and fit.evidence.weight.any()
-    assert not plain.evidence.weight.any() and np.isnan(plain.silent_gain)
-    gain = accuracy(fit.model, fit.evidence, test, Y[LEARN:]) - accuracy(plain.model, plain.evidence, test, Y[LEARN:])
+    fit = fit_anchored(learn, ANCHORS, Rates(*noise))
+    plain = fit_anchored(learn, ANCHORS, Rates(*noise), linear=False)
+    assert fit.silent_gain > 0 and fit.linear and fit.model.evidence.weight.any()
+    assert not plain.model.evidence.weight.any() and np.isnan(plain.silent_gain)
+    gain = accuracy(fit.model, test, Y[LEARN:]) - accuracy(plain.model, test, Y[LEARN:])
     assert gain > 0.005
 
 
@@ -177,21 +178,19 @@ def test_a_mention_with_its_context_is_excused() -> None:
     context = rng.random(LEARN) < 0.04
     dense[:, 20] = context
     dense[context, 1] = rng.random(context.sum()) < 0.98
-    fit = fit_anchored(sp.csr_matrix(dense), ANCHORS, *noise, linear=False)
-    assert np.argwhere(fit.evidence.excuse).tolist() == [[1, 20]]
-    assert fit.model.fail[1, 20] == 1.0
-    with_anchor, without = (
-        posterior(fit.model, present, evidence=fit.evidence([present])[0]).marginals[1] for present in ([1, 20], [20])
-    )
+    fit = fit_anchored(sp.csr_matrix(dense), ANCHORS, Rates(*noise), linear=False)
+    assert np.argwhere(fit.model.evidence.excuse).tolist() == [[1, 20]]
+    assert fit.model.noisyor.fail[1, 20] == 1.0
+    with_anchor, without = (posterior(fit.model, present).marginals[1] for present in ([1, 20], [20]))
     assert with_anchor == pytest.approx(without, abs=2e-3)
-    alone = posterior(fit.model, [1], evidence=fit.evidence([[1]])[0]).marginals[1]
+    alone = posterior(fit.model, [1]).marginals[1]
     assert alone > 3 * without
 
 
 def test_an_anchor_that_tells_nothing_is_refused(once: Any) -> None:
     X, _, (prior, sensitivity, _), _ = once
     with pytest.raises(ModelError, match=r"anchor of condition 2 fires no more often .* choose another anchor"):
-        fit_anchored(X[:100], ANCHORS, prior, sensitivity, np.where(ANCHORS == 2, sensitivity, 0.01))
+        fit_anchored(X[:100], ANCHORS, Rates(prior, sensitivity, np.where(ANCHORS == 2, sensitivity, 0.01)))
 
 
 @pytest.mark.filterwarnings("error")
@@ -205,8 +204,8 @@ def test_next_to_nothing_to_learn_from(
     """One visit, one condition, nothing but anchors, anchors that never fire: a model all the same."""
     chance = np.where(np.arange(n) < m, fires, 0.2)
     X = sp.csr_matrix((rng.random((visits, n)) < chance).astype(np.uint8))
-    fit = fit_anchored(X, np.arange(m), np.full(m, 0.1), np.full(m, 0.5), np.full(m, 0.05), linear=linear)
-    found = posterior(fit.model, X, evidence=fit.evidence(X)).marginals
+    fit = fit_anchored(X, np.arange(m), Rates(np.full(m, 0.1), np.full(m, 0.5), np.full(m, 0.05)), linear=linear)
+    found = posterior(fit.model, X).marginals
     assert np.isfinite(found).all() and ((found >= 0) & (found <= 1)).all()
 
 
@@ -233,18 +232,19 @@ def test_em_is_used_where_visits_obey_the_model(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(learning, "EM_STEPS", 10)
     told: list[str] = []
     found = learn_anchored(cohort, noise, 0, lambda what, done, total: told.append(what))
-    assert found.evidence is None and not found.model.coupling.any() and (found.model.weight == 1).all()
+    assert found.model.evidence.says_nothing and not found.model.noisyor.coupling.any()
+    assert (found.model.noisyor.weight == 1).all()
     assert all(test["low"] > 0 for test in found.notes["em_trial"].values()) and len(found.notes["em_trial"]) == 2
     assert "weight_of_findings" not in found.notes
     assert "learning by EM" in told and "learning from hidden anchors" not in told
     assert all(later > earlier for earlier, later in zip(found.history, found.history[1:], strict=False))
     naive = learn(cohort, noise, "naive").model
-    now = accuracy(found.model, None, test.X, test.Y)
-    assert now > accuracy(naive, None, test.X, test.Y) + 0.02
+    now = accuracy(found.model, test.X, test.Y)
+    assert now > accuracy(naive, test.X, test.Y) + 0.02
 
     monkeypatch.setattr(learning, "EM_STEPS", 20)  # and going on changes nothing here either
     longer = learn_anchored(cohort, noise, 0, lambda what, done, total: None)
-    assert accuracy(longer.model, None, test.X, test.Y) == pytest.approx(now, abs=0.01)
+    assert accuracy(longer.model, test.X, test.Y) == pytest.approx(now, abs=0.01)
 
 
 def test_hidden_anchors_teach_where_em_brings_nothing(once: Any) -> None:
@@ -252,6 +252,6 @@ def test_hidden_anchors_teach_where_em_brings_nothing(once: Any) -> None:
     cohort = cohort_of(X[:LEARN], Y[:LEARN])
     found = learn_anchored(cohort, NoiseRates(*noise, cohort.conditions), 0, lambda what, done, total: None)
     assert found.notes["em_trial"]["naive labels"]["low"] <= 0
-    same = fit_anchored(cohort.X, cohort.anchor_columns, *noise, linear=found.notes["linear_evidence"])
+    same = fit_anchored(cohort.X, cohort.anchor_columns, Rates(*noise), linear=found.notes["linear_evidence"])
     assert found.notes["weight_of_findings"] == pytest.approx(same.kappa, abs=0.05)
-    assert found.evidence is not None and found.notes["excuses"] == {}
+    assert found.notes["excuses"] == {}

@@ -15,6 +15,7 @@ from whatelse.learning.baselines import _logistic, naive_labels, noise_tolerant,
 from whatelse.noisyor.likelihood import sample
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
+from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.sources import read_visits
 from whatelse.sources.reader import VisitReader
@@ -23,6 +24,7 @@ M, N = 5, 45
 COLUMNS = np.arange(40, 45)
 SENSITIVITY = np.array([0.7, 0.5, 0.6, 0.8, 0.4])
 FALSE_POSITIVE = np.array([0.05, 0.02, 0.1, 0.01, 0.03])
+RATES = Rates(np.full(5, 0.1), SENSITIVITY, FALSE_POSITIVE)  # for what needs no prior
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +41,8 @@ def test_naive_and_oracle_have_anchors_edited_and_priors_as_told(
     data: tuple[NoisyOr, sp.csr_matrix, np.ndarray],
 ) -> None:
     truth, X, Y = data
-    naive = naive_labels(X, COLUMNS, truth.prior, SENSITIVITY, FALSE_POSITIVE)
-    best = oracle(X, Y, COLUMNS, SENSITIVITY, FALSE_POSITIVE)
+    naive = naive_labels(X, COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE))
+    best = oracle(X, Y, COLUMNS, RATES)
     np.testing.assert_array_equal(naive.prior, truth.prior)
     np.testing.assert_allclose(best.prior, Y.mean(0), atol=1e-3)
     for model in (naive, best):
@@ -55,12 +57,12 @@ def test_naive_and_oracle_have_anchors_edited_and_priors_as_told(
 
 def test_order_of_the_baselines_on_held_out_tags(data: tuple[NoisyOr, sp.csr_matrix, np.ndarray]) -> None:
     truth, X, Y = data
-    rates = (COLUMNS, truth.prior, SENSITIVITY, FALSE_POSITIVE)
+    rates = (COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE))
     draws = heldout_tag_draws(Y[6000:], draws=2)
     train, test = (X[:6000], Y[:6000]), (X[6000:], Y[6000:], draws)
     scorers = {
         "truth": noisyor_scorer(truth),
-        "oracle": noisyor_scorer(oracle(*train, COLUMNS, SENSITIVITY, FALSE_POSITIVE)),
+        "oracle": noisyor_scorer(oracle(*train, COLUMNS, RATES)),
         "naive": noisyor_scorer(naive_labels(train[0], *rates)),
         "tolerant": noise_tolerant(train[0], *rates, penalties=(10.0,)),
     }
@@ -108,7 +110,7 @@ def test_noise_tolerant_probabilities_are_near_the_true_posterior() -> None:
     )
     X, Y = sample(truth, 40_000, rng)
     X = sp.csr_matrix(X)
-    found = noise_tolerant(X, [4], [0.3], [0.5], [0.1], penalties=(30_000.0, 1.0))
+    found = noise_tolerant(X, [4], Rates([0.3], [0.5], [0.1]), penalties=(30_000.0, 1.0))
     p_on = 1 - (1 - truth.leak) * truth.fail[0] ** np.array([[0], [1]])
     likelihood = np.array([np.where(X[:, :4].toarray(), p[:4], 1 - p[:4]).prod(1) for p in p_on])
     exact = 0.3 * likelihood[1] / (0.7 * likelihood[0] + 0.3 * likelihood[1])
@@ -122,7 +124,7 @@ def test_noise_tolerant_probabilities_are_near_the_true_posterior() -> None:
 
 def test_anchors_are_not_used_by_the_classifiers(data: tuple[NoisyOr, sp.csr_matrix, np.ndarray]) -> None:
     truth, X, _ = data
-    found = noise_tolerant(X[:1500], COLUMNS, truth.prior, SENSITIVITY, FALSE_POSITIVE, penalties=(30.0,))
+    found = noise_tolerant(X[:1500], COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE), penalties=(30.0,))
     assert (found.weight[COLUMNS] == 0).all()
     assert (found.weight[:40] != 0).all()
 
@@ -130,7 +132,7 @@ def test_anchors_are_not_used_by_the_classifiers(data: tuple[NoisyOr, sp.csr_mat
 def test_useless_anchor_is_refused(data: tuple[NoisyOr, sp.csr_matrix, np.ndarray]) -> None:
     truth, X, _ = data
     with pytest.raises(ModelError, match="condition 2 fires no more often"):
-        noise_tolerant(X[:100], COLUMNS, truth.prior, np.array([0.5, 0.5, 0.1, 0.5, 0.5]), np.full(5, 0.1))
+        noise_tolerant(X[:100], COLUMNS, Rates(truth.prior, np.array([0.5, 0.5, 0.1, 0.5, 0.5]), np.full(5, 0.1)))
 
 
 @pytest.mark.data
@@ -146,12 +148,12 @@ def test_naive_and_oracle_come_out_on_real_visits_as_first_measured(data_folder:
     test = build_cohort(visits(2018), like=train)
     assert train.Y is not None and test.Y is not None
     rates = NoiseRates.from_labels(train.A, train.Y)
-    told = (rates.sensitivity, rates.false_positive)
+    told = Rates(rates.prior, rates.sensitivity, rates.false_positive)
     draws = heldout_tag_draws(test.Y, draws=3)
     assert len(draws.rows) == 1177
     for model, figures in (
-        (naive_labels(train.X, train.anchor_columns, rates.prior, *told), (0.580, 0.878, 0.707)),
-        (oracle(train.X, train.Y, train.anchor_columns, *told), (0.636, 0.911, 0.753)),
+        (naive_labels(train.X, train.anchor_columns, told), (0.580, 0.878, 0.707)),
+        (oracle(train.X, train.Y, train.anchor_columns, told), (0.636, 0.911, 0.753)),
     ):
         found = heldout_tag_scores(noisyor_scorer(model), test.X, test.Y, draws, resamples=10)
         np.testing.assert_allclose([found.accuracy.value, found.top5.value, found.mrr.value], figures, atol=0.015)

@@ -17,6 +17,7 @@ from whatelse.noisyor import NoisyOr, posterior, sample
 from whatelse.noisyor.anchored import em
 from whatelse.noisyor.anchored.em import EStatistics, fit_em, maximise
 from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states
+from whatelse.noisyor.rates import Rates
 
 
 def network(rng: np.random.Generator, m: int, n: int) -> NoisyOr:
@@ -197,7 +198,7 @@ def test_hidden_conditions_are_learned_from_their_anchors(rng: np.random.Generat
     columns = np.arange(6)
     false_positive = truth.leak[columns]
     sensitivity = 1 - (1 - false_positive) * truth.fail[columns, columns]
-    naive = naive_labels(X, columns, truth.prior, sensitivity, false_positive)
+    naive = naive_labels(X, columns, Rates(truth.prior, sensitivity, false_positive))
     result = fit_em(X, naive, steps=60)
     assert result.converged
     errors = [np.abs(model.fail - truth.fail).mean() for model in (naive, result.model)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.likelihood import sample
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
@@ -168,15 +171,13 @@ def test_gibbs_and_certified_posterior_agree_on_heldout_anchors(model: NoisyOr) 
 def test_evidence_reaches_both_tasks(model: NoisyOr) -> None:
     """Evidence that shouts one condition makes it the answer everywhere."""
     X, Y = sample(model, 300, np.random.default_rng(8))
-    shout = np.eye(6)[2] * 50
-
-    def evidence(x: sp.csr_matrix, unobserved: sp.csr_matrix | None = None) -> np.ndarray:
-        return np.tile(shout, (x.shape[0], 1))
-
-    tags = heldout_tag_scores(noisyor_scorer(model, evidence), X, Y, heldout_tag_draws(Y), resamples=5)
+    shout = np.zeros((6, model.n))
+    shout[2] = -50.0  # of findings more common than ever: that they are not speaks for condition 2 in every visit
+    shouting = JointModel(model, replace(Evidence.none(6, model.n), weight=shout, centre=np.full(model.n, 2.0)))
+    tags = heldout_tag_scores(noisyor_scorer(shouting), X, Y, heldout_tag_draws(Y), resamples=5)
     assert tags.by_condition["accuracy"][2] == 1
     draws = heldout_anchor_draws(X[:, :6].toarray())
-    anchors = heldout_anchor_scores(model, X, np.arange(6), draws, evidence=evidence, resamples=5)
+    anchors = heldout_anchor_scores(shouting, X, np.arange(6), draws, resamples=5)
     assert anchors.by_condition["accuracy"][2] > 0.9
 
 

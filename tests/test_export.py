@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,13 +15,14 @@ import reference_gibbs as reference
 from whatelse.errors import ModelFileError
 from whatelse.model.export import to_jgum, to_xdsl
 from whatelse.model.file import ModelFile
-from whatelse.noisyor import NoisyOr
+from whatelse.noisyor import JointModel, NoisyOr
+from whatelse.noisyor.evidence import Evidence
 
 
 def named(noisyor: NoisyOr, **changes: object) -> ModelFile:
     m, n = noisyor.m, noisyor.n
     content: dict = dict(
-        noisyor=noisyor,
+        model=JointModel.plain(noisyor),
         conditions=("uti", "fall", "fall!", "été <&> \x01")[:m],
         findings=tuple(["neg:fever", "neg fever", "uti", *(f"age:{10 * j}-{10 * j + 10}" for j in range(n - 3))]),
         anchor_columns=np.arange(m),
@@ -69,7 +71,7 @@ def test_xdsl_reads_back_exactly(model: ModelFile, tmp_path: Path) -> None:
     to_xdsl(model, tmp_path / "model.xdsl")
     found, names = read_xdsl(tmp_path / "model.xdsl")
     for name in ("prior", "fail", "leak"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(model.noisyor, name))
+        np.testing.assert_array_equal(getattr(found, name), getattr(model.model.noisyor, name))
     assert list(names.values())[:3] == ["uti", "fall", "fall!"]
     assert all(identifier.isidentifier() and identifier.isascii() for identifier in names)
 
@@ -79,16 +81,16 @@ def test_jgum_reads_back(model: ModelFile, tmp_path: Path) -> None:
     network = json.loads((tmp_path / "model.jgum").read_text())
     names = [node.removesuffix("{absent|present}") for node in network["nodes"]]
     conditions, findings = names[:4], names[4:]
-    assert [network["cpt"][name][1] for name in conditions] == model.noisyor.prior.tolist()
+    assert [network["cpt"][name][1] for name in conditions] == model.model.noisyor.prior.tolist()
     for j, name in enumerate(findings):
         table = network["cpt"][name]
         if isinstance(table, list):
-            assert table[1] == model.noisyor.leak[j] and network["parents"][name] == []
+            assert table[1] == model.model.noisyor.leak[j] and network["parents"][name] == []
             continue
-        assert table["externalWeight"] == model.noisyor.leak[j]
+        assert table["externalWeight"] == model.model.noisyor.leak[j]
         assert list(table["causalWeights"]) == network["parents"][name]
         fail = [1 - table["causalWeights"].get(parent, 0.0) for parent in conditions]
-        np.testing.assert_allclose(fail, model.noisyor.fail[:, j], rtol=1e-14)
+        np.testing.assert_allclose(fail, model.model.noisyor.fail[:, j], rtol=1e-14)
 
 
 def test_pyagrum_reads_the_same_distribution(model: ModelFile, tmp_path: Path) -> None:
@@ -100,8 +102,8 @@ def test_pyagrum_reads_the_same_distribution(model: ModelFile, tmp_path: Path) -
         for y in product((0, 1), repeat=4):
             given = {parent: y[i] for i, parent in enumerate(names[:4]) if parent in network.cpt(name).names}
             chance = network.cpt(name)[given][1]
-            assert chance == pytest.approx(reference.chance(model.noisyor, y, j), abs=1e-6)
-    states, weights = reference.posterior(model.noisyor, present=(0, 3))
+            assert chance == pytest.approx(reference.chance(model.model.noisyor, y, j), abs=1e-6)
+    states, weights = reference.posterior(model.model.noisyor, present=(0, 3))
     inference = pyagrum.LazyPropagation(network)
     inference.setEvidence({name: int(j in (0, 3)) for j, name in enumerate(names[4:])})
     found = [inference.posterior(name)[1] for name in names[:4]]
@@ -110,13 +112,13 @@ def test_pyagrum_reads_the_same_distribution(model: ModelFile, tmp_path: Path) -
 
 @pytest.mark.parametrize("write", [to_xdsl, to_jgum])
 def test_what_cannot_be_said_is_refused(model: ModelFile, tmp_path: Path, write: object) -> None:
-    core = model.noisyor
+    core = model.model.noisyor
     coupling = np.zeros((4, 4))
     coupling[0, 1] = coupling[1, 0] = 0.5
     for changed, message in (
         (named(NoisyOr(core.prior, core.fail, core.leak, weight=np.full(7, 0.5))), "a weight other than one"),
         (named(NoisyOr(core.prior, core.fail, core.leak, coupling=coupling)), "couplings between conditions"),
-        (named(core, extra={"evidence_bias": np.zeros(4)}), "evidence added"),
+        (named(core, model=JointModel(core, replace(Evidence.none(4, 7), weight=np.ones((4, 7))))), "evidence added"),
     ):
         with pytest.raises(ModelFileError, match=message):
             write(changed, tmp_path / "model")

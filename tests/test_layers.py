@@ -28,7 +28,7 @@ ROOMS = """
     learning
     model
     teaching
-    tagger suggestions
+    suggestions reading tagger
     evaluation
     store
     server

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
@@ -17,15 +19,27 @@ import whatelse.model.file as modelfile
 from whatelse import __version__
 from whatelse.errors import ModelFileError
 from whatelse.model.file import ModelFile, load, save
-from whatelse.noisyor import NoisyOr
+from whatelse.noisyor import JointModel, NoisyOr
+from whatelse.noisyor.evidence import Evidence
+from whatelse.tagger import Tagger
 
-KEPT = Path(__file__).parent / "data" / "model-schema-1.safetensors"
+KEPT = Path(__file__).parent / "data"
+PRESENT = [2, 5, 6, 7, 9, 14, 16, 17, 18, 19, 32, 34, 47, 54]
+
+
+EVIDENCE = Evidence(
+    weight=np.arange(6.0).reshape(2, 3),
+    centre=np.array([0.5, 0.25, 0.125]),
+    excuse=np.array([[False, False, True], [False, False, False]]),
+    anchor_columns=np.array([0, 1]),
+    anchor_log_odds=np.array([[-0.5, -0.25], [2.0, 3.0]]),
+)
 
 
 def small(**changes: Any) -> ModelFile:
     """Two conditions, three findings, numbers that are exact in binary."""
     content: dict[str, Any] = dict(
-        noisyor=NoisyOr(
+        model=NoisyOr(
             prior=[0.125, 0.25],
             fail=[[0.5, 1.0, 0.75], [1.0, 0.25, 1.0]],
             leak=[0.0625, 0.03125, 0.5],
@@ -39,22 +53,24 @@ def small(**changes: Any) -> ModelFile:
         noise=dict(prior=[0.125, 0.25], sensitivity=[0.5, 0.75], false_positive=[0.0625, 0.03125]),
         vocabulary={"min_count": 10, "order": ["b", "a"]},
         learned={"learner": "em", "history": [-3.5, -2.25], "data": {"visits": 1000}},
-        extra={"evidence_weight": np.arange(6.0).reshape(2, 3), "chosen": np.array([True, False])},
     )
-    return ModelFile(**{**content, **changes})
+    content |= changes
+    if isinstance(content["model"], NoisyOr):
+        content["model"] = JointModel(content["model"], EVIDENCE)
+    return ModelFile(**content)
 
 
 def same(a: ModelFile, b: ModelFile) -> None:
     for name in modelfile.CORE:
-        np.testing.assert_array_equal(getattr(a.noisyor, name), getattr(b.noisyor, name))
+        np.testing.assert_array_equal(getattr(a.model.noisyor, name), getattr(b.model.noisyor, name))
+    for field in fields(Evidence):
+        np.testing.assert_array_equal(getattr(a.model.evidence, field.name), getattr(b.model.evidence, field.name))
     np.testing.assert_array_equal(a.anchor_columns, b.anchor_columns)
     for name in ("conditions", "findings", "vocabulary", "learned"):
         assert getattr(a, name) == getattr(b, name)
-    for one, other in ((a.noise, b.noise), (a.extra, b.extra)):
-        assert one.keys() == other.keys()
-        for name in one:
-            np.testing.assert_array_equal(one[name], other[name])
-            assert one[name].dtype == other[name].dtype
+    assert a.noise.keys() == b.noise.keys()
+    for name in a.noise:
+        np.testing.assert_array_equal(a.noise[name], b.noise[name])
 
 
 def rewrite(
@@ -82,12 +98,12 @@ def test_what_is_saved_is_what_is_loaded(saved: Path) -> None:
     model = load(saved)
     same(model, small())
     assert len(model.digest) == 64 and model.version == __version__
-    assert not model.noisyor.fail.flags.writeable and not model.extra["evidence_weight"].flags.writeable
+    assert not model.model.noisyor.fail.flags.writeable and not model.model.evidence.weight.flags.writeable
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     digests = [save(tmp_path / name, small()) for name in ("a", "b")]
-    again = small(vocabulary={"order": ["b", "a"], "min_count": 10}, extra=dict(reversed(small().extra.items())))
+    again = small(vocabulary={"order": ["b", "a"], "min_count": 10})
     digests.append(save(tmp_path / "c", again))
     digests.append(save(tmp_path / "d", load(tmp_path / "a")))
     assert len(set(digests)) == 1
@@ -96,9 +112,14 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     assert save(tmp_path / "e", other) not in digests
 
 
-def test_a_file_of_this_schema_stays_readable() -> None:
-    """Kept since 0.1.0. Never write it again: a new schema gets a new file beside it."""
-    same(load(KEPT), small())
+def test_files_of_older_schemas_stay_readable() -> None:
+    """Kept since 0.1.0. Never write them again: a new schema gets new files beside them."""
+    same(load(KEPT / "model-schema-1.safetensors"), small(model=JointModel.plain(small().model.noisyor)))
+    tagger = Tagger.load(KEPT / "model-schema-1-tagger.safetensors")
+    assert tagger.digest_.startswith("c646ed9137bd") and tagger.tolerance == 1e-3
+    x = sp.csr_matrix((np.ones(14, np.uint8), (np.zeros(14, int), PRESENT)), (1, len(tagger.vocabulary_.names)))
+    said = [0.007584, 0.025028, 0.047685, 0.007854, 0.016159, 0.021947]  # by 0.1.0
+    np.testing.assert_allclose(tagger.predict_proba(x)[0], said, atol=2e-6)
 
 
 def test_a_failed_save_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +189,7 @@ def test_a_huge_header_is_refused_before_it_is_read(tmp_path: Path, really: bool
 def test_a_large_vocabulary_fits(tmp_path: Path) -> None:
     n = 50_000
     model = small(
-        noisyor=NoisyOr(prior=[0.1, 0.2], fail=np.full((2, n), 0.5), leak=np.full(n, 0.1)),
+        model=JointModel.plain(NoisyOr(prior=[0.1, 0.2], fail=np.full((2, n), 0.5), leak=np.full(n, 0.1))),
         findings=tuple(f"hx:a rather long drug name {j}" for j in range(n)),
     )
     save(tmp_path / "large", model)
@@ -180,7 +201,7 @@ def test_a_large_vocabulary_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, t: h.update(schema=2), "saved in schema 2 by a newer whatelse.*upgrade whatelse"),
+        (lambda h, t: h.update(schema=3), "saved in schema 3 by a newer whatelse.*upgrade whatelse"),
         (lambda h, t: h.update(schema=0), "no schema version"),
         (lambda h, t: h.update(schema="1"), "no schema version"),
         (lambda h, t: h.update(code="import os"), "unknown entry 'code'"),
@@ -190,13 +211,14 @@ def test_a_large_vocabulary_fits(tmp_path: Path) -> None:
         (lambda h, t: h.update(conditions=["uti", 3]), "conditions must be a tuple of non-empty names"),
         (lambda h, t: h.update(findings=["a", "b"]), "2 findings are named but the model has 3"),
         (lambda h, t: t.pop("leak"), "the array 'leak' is missing"),
-        (lambda h, t: t.update(more=np.zeros(2)), "the array 'more' is not one that schema 1 knows"),
+        (lambda h, t: t.update(more=np.zeros(2)), "the array 'more' is not one that schema 2 knows"),
         (lambda h, t: t.update(leak=t["leak"].astype(np.float32)), "'leak' has dtype float32, needs float64"),
         (lambda h, t: t["fail"].__setitem__((1, 2), np.nan), "fail of condition 1, finding 2 is nan"),
         (lambda h, t: t.update(prior=np.array([0.1])), "prior has 1 conditions but fail has 2 rows"),
         (lambda h, t: t.update(anchor_columns=np.array([0, 3])), "anchor_columns must be 2 finding indices"),
         (lambda h, t: t["noise.prior"].__setitem__(0, np.nan), "noise 'prior' must be 2 probabilities"),
-        (lambda h, t: t["extra.evidence_weight"].__setitem__((0, 0), np.nan), "'evidence_weight' holds a NaN"),
+        (lambda h, t: t["evidence.weight"].__setitem__((0, 0), np.nan), "weight of the evidence must be finite"),
+        (lambda h, t: t.pop("evidence.centre"), "its evidence is damaged or incomplete"),
     ],
 )
 def test_wrong_content_is_refused_even_with_the_right_digest(saved: Path, change: Any, message: str) -> None:
@@ -212,6 +234,4 @@ def test_a_changed_number_does_not_match_the_digest(saved: Path) -> None:
 def test_a_model_that_could_not_be_saved_cannot_be_made() -> None:
     with pytest.raises(ModelFileError, match=r"noise has \['prior'\]"):
         small(noise={"prior": np.array([0.1, 0.2])})
-    with pytest.raises(ModelFileError, match="extra array 'names' has dtype"):
-        small(extra={"names": np.array(["a"])})
     assert small(anchor_columns=[0, -1]).anchor_columns[1] == -1

@@ -69,7 +69,7 @@ def test_without_labels_rates_must_be_given() -> None:
         Tagger("naive").fit(bare)
     rates = NoiseRates.from_labels(whole.A, whole.Y, whole.conditions)
     learned, direct = Tagger("naive").fit(bare, rates=rates), Tagger("naive").fit(whole)
-    assert np.array_equal(learned.model_.fail, direct.model_.fail)
+    assert np.array_equal(learned.model_.noisyor.fail, direct.model_.noisyor.fail)
 
 
 def test_unfitted(visit: Visit) -> None:

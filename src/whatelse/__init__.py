@@ -14,6 +14,7 @@ _HOME = {
     "AnchorSet": "anchors",
     "Code": "visits",
     "Cohort": "cohort",
+    "Known": "visits",
     "NoiseRates": "anchors",
     "NoisyOr": "noisyor",
     "Tagger": "tagger",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from whatelse.sources import read_visits as read_visits
     from whatelse.tagger import Tagger as Tagger
     from whatelse.visits import Code as Code
+    from whatelse.visits import Known as Known
     from whatelse.visits import Visit as Visit
 
 

@@ -31,11 +31,13 @@ class Suggestions:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the record: text[start:end] of a note, or a field as a whole."""
+    """Where in the record: text[start:end] of a note, or entry `item` of a list of codes, or a field as a whole."""
 
     field: str
-    start: int | None
-    end: int | None
+    start: int | None = None
+    end: int | None = None
+    item: int | None = None
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

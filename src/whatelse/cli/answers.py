@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whatelse.cli.printing import _console
-from whatelse.visits import TEXT_FIELDS, Visit
+from whatelse.visits import TEXT_FIELDS, Known, Visit
 
 if TYPE_CHECKING:
     from whatelse.tagger import Tagger
@@ -65,10 +65,11 @@ def answer(
     tagger: Tagger, visit: Visit, confirmed: list[str], rejected: list[str], top: int, reasons: int
 ) -> dict[str, Any]:
     """The suggestions for a visit with the reasons of the first `top`, as JSON values."""
-    found = tagger.suggest(visit, confirmed, rejected)
+    reading, known = tagger.read(visit), Known(tuple(confirmed), tuple(rejected))
+    found = reading.suggest(known)
     tags = []
     for tag in found.tags[:top]:
-        because = tagger.why(visit, tag.condition, confirmed, rejected, most=reasons)
+        because = reading.why(known, tag.condition, most=reasons)
         tags.append(
             {
                 "condition": tag.condition,

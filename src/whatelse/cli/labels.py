@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from whatelse.errors import CohortError
-
 
 def label_next(
     cohort: Path = typer.Argument(..., help="A cohort folder."),
@@ -35,8 +33,6 @@ def label_next(
         probability = guess_probabilities(opened)
     else:
         tagger = Tagger.load(model)
-        if tagger.vocabulary_.names != opened.vocabulary.names or tagger.conditions_ != opened.conditions:
-            raise CohortError(f"{model} has other findings or conditions than {cohort}: give a model learned from it")
         probability = tagger.predict_proba(opened)
     done = np.flatnonzero((read_labels(labels, opened) >= 0).any(1)) if labels is not None else ()
     chosen = choose(opened.A, probability, count, seed=seed, done=done)

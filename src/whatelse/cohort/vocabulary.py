@@ -17,6 +17,7 @@ from whatelse.text import join_bigrams
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 Ints = NDArray[np.int32]
+ASKED_SYSTEMS = ("rfv", "vital", "chronic", "visit")  # coded findings that a person can answer for
 
 
 class Found(NamedTuple):
@@ -68,6 +69,22 @@ class Vocabulary:
         """(m,) which finding is the anchor of each condition."""
         return np.arange(len(self.names) - len(self.conditions), len(self.names), dtype=np.intp)
 
+    def check_same(self, other: Vocabulary) -> None:
+        """CohortError unless `other` has the same findings, column by column, and the same conditions."""
+        if self.names == other.names:
+            return
+        if self.conditions != other.conditions:
+            raise CohortError(
+                f"the cohort is about other conditions ({len(other.conditions)}) than the model "
+                f"({len(self.conditions)}): build it with 'whatelse build --like' the cohort that was learned from"
+            )
+        differ = sum(a != b for a, b in zip(self.names, other.names, strict=False))
+        differ += abs(len(self.names) - len(other.names))
+        raise CohortError(
+            f"{differ:,} of the cohort's {len(other.names):,} columns mean other findings than the model's "
+            f"{len(self.names):,}: build it with 'whatelse build --like' the cohort that was learned from"
+        )
+
     @cached_property
     def index(self) -> dict[str, int]:
         """Name -> finding."""
@@ -110,6 +127,20 @@ class Vocabulary:
         if not missing:
             return np.empty(0, dtype=np.int32)
         return np.array([j for j, fields in enumerate(self._sources) if fields <= missing], dtype=np.int32)
+
+    @cached_property
+    def askable(self) -> NDArray[np.int64]:
+        """Findings a person can be asked about: words that notes also deny (`neg:` word), and coded observations.
+
+        A word that is denied at least once for every 20 times it is said is a symptom or a sign; "patient" is not.
+        """
+        asked = [
+            j
+            for j, name in enumerate(self.names)
+            if ((k := self.index.get(f"neg:{name}")) is not None and 20 * self.counts[k] >= self.counts[j])
+            or name.partition(":")[0] in ASKED_SYSTEMS
+        ]
+        return np.array(asked, np.int64)
 
     # ---- JSON
 

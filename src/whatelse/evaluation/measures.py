@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from whatelse.cohort import Cohort
-from whatelse.errors import CohortError
 from whatelse.learning.learners import Learned
 from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.recovery import (
@@ -91,7 +90,7 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
     names, counts = cohort.vocabulary.names, cohort.vocabulary.counts
     out = []
     for i, condition in enumerate(cohort.conditions):
-        fail = learned.model.fail[i, ordinary]
+        fail = learned.model.noisyor.fail[i, ordinary]
         entry: dict[str, Any] = {
             "condition": condition,
             "terms": [
@@ -100,8 +99,8 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
                 if fail[j] < 1
             ],
         }
-        if learned.evidence is not None:
-            weight = learned.evidence.weight[i, ordinary]
+        weight = learned.model.evidence.weight[i, ordinary]
+        if weight.any():
             entry["evidence"] = [
                 {"finding": names[ordinary[j]], "weight": float(weight[j]), "visits": int(counts[ordinary[j]])}
                 for j in np.argsort(-weight, kind="stable")[:most]
@@ -126,8 +125,7 @@ def calibrations(
     X = cohort.X[rows]
     out = []
     for name, learned in models.items():
-        evidence = None if learned.evidence is None else learned.evidence(X)
-        found = posterior(learned.model, X, evidence=evidence, tolerance=1e-2, top=0)
+        found = posterior(learned.model, X, tolerance=1e-2, top=0)
         over_all = calibration(found.marginals, cohort.Y[rows])
         likely = found.marginals >= CURVE_FROM
         curve = calibration(found.marginals[likely], cohort.Y[rows][likely], bins=12) if likely.any() else over_all
@@ -139,18 +137,15 @@ def calibrations(
 def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) -> dict[str, Any]:
     """All that can be said about a learned model on a cohort: held-out tag and calibration need labels, held-out
     anchor does not. Costs a posterior for each hidden anchor and for 2,000 visits."""
-    if tagger.vocabulary_.names != cohort.vocabulary.names:
-        raise CohortError("the cohort has other findings than the model: build it with 'whatelse build --like COHORT'")
+    tagger.vocabulary_.check_same(cohort.vocabulary)
     out: dict[str, Any] = {"visits": len(cohort), "conditions": list(tagger.conditions_), "heldout_tag": None}
-    evidence = tagger.evidence_
     if cohort.Y is not None and (cohort.Y.sum(1) >= 2).any():
         hidden = heldout_tag_draws(cohort.Y, seed=seed, draws=draws)
         out["heldout_tag"] = heldout_tag_scores(tagger.heldout_tag, cohort.X, cohort.Y, hidden, seed=seed).to_json()
     anchors = heldout_anchor_draws(cohort.A, seed=seed, draws=draws)
     out["heldout_anchor"] = heldout_anchor_scores(
-        tagger.model_, cohort.X, cohort.anchor_columns, anchors, evidence=evidence, seed=seed
+        tagger.model_, cohort.X, cohort.anchor_columns, anchors, seed=seed
     ).to_json()
-    learned = Learned(tagger.model_, evidence)
-    curves = calibrations({"model": learned}, cohort, seed)
+    curves = calibrations({"model": Learned(tagger.model_)}, cohort, seed)
     out["calibration"] = {k: v for k, v in curves[0].items() if k != "model"} if curves else None
     return out

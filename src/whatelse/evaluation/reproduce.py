@@ -24,6 +24,7 @@ from whatelse.learning import learners as learning
 from whatelse.learning.baselines import noise_tolerant
 from whatelse.learning.learners import Learned, Progress
 from whatelse.learning.nvil_course import L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_course, run_courses
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.recovery import Draws, Scorer, heldout_tag_draws, heldout_tag_scores, noisyor_scorer, ranking
@@ -127,8 +128,7 @@ def reproduce(train: Cohort, test: Cohort, plan: Plan, progress: Progress | None
 
 def _visits(train: Cohort, test: Cohort, plan: Plan) -> tuple[Cohort, Cohort, Cohort]:
     """To learn from, to select by, and to test on: the multi-condition visits of the test cohort."""
-    if train.vocabulary.names != test.vocabulary.names or train.conditions != test.conditions:
-        raise CohortError("the test cohort has other findings: build it with 'whatelse build --like TRAIN'")
+    train.vocabulary.check_same(test.vocabulary)
     for name, cohort in (("training", train), ("test", test)):
         if cohort.Y is None or not cohort.labelled.all():
             raise CohortError(f"some visits of the {name} cohort have no labels; all rows are measured against them")
@@ -221,35 +221,32 @@ class _Bench:
 
     def _by_name(self, learner: str) -> Made:
         learned = learning.learn(self.visits, self.rates, learner, seed=self.plan.seed, progress=self.told)
-        return Made(noisyor_scorer(learned.model, learned.evidence), learned)
+        return Made(noisyor_scorer(learned.model), learned)
 
     def _tolerant(self) -> Made:
-        rates = self.rates
-        return Made(
-            noise_tolerant(
-                self.visits.X,
-                self.visits.anchor_columns,
-                rates.prior,
-                rates.sensitivity,
-                rates.false_positive,
-                seed=self.plan.seed,
-            )
-        )
+        rates = learning.arrays(self.rates)
+        return Made(noise_tolerant(self.visits.X, self.visits.anchor_columns, rates, seed=self.plan.seed))
 
     def _final(self) -> Made:
         """NVIL from the moments, weight decay and epoch by held-out anchors; and for the figure, without lambda."""
         start = self._by_name("moments").learned
         assert start is not None
         best, courses = run_courses(
-            self.visits.X, start.model, self.visits.anchor_columns, self._check, self.plan.nvil, self.plan.l2,
+            self.visits.X, start.model.noisyor, self.visits.anchor_columns, self._check, self.plan.nvil, self.plan.l2,
             self.plan.seed, **self._options,
         )  # fmt: skip
         alone = NvilSettings(**asdict(self.plan.nvil) | {"supervised": 0.0, "l2": best.settings.l2})
         drift = run_course(
-            self.visits.X, start.model, self.visits.anchor_columns, self._check, alone, self.plan.seed, **self._options
+            self.visits.X,
+            start.model.noisyor,
+            self.visits.anchor_columns,
+            self._check,
+            alone,
+            self.plan.seed,
+            **self._options,
         )
         self.courses += [c.to_json() | {"start": "moments", "selected": c is best} for c in [*courses, drift]]
-        return Made(noisyor_scorer(best.model), Learned(best.model, history=best.bound))
+        return Made(noisyor_scorer(best.model), Learned(JointModel.plain(best.model), history=best.bound))
 
     def _random(self) -> Made:
         """The same from random failures, with the weight decay chosen above; no burn-in, there is nothing to keep."""
@@ -260,7 +257,7 @@ class _Bench:
             self.visits.X, start, self.visits.anchor_columns, self._check, settings, self.plan.seed, **self._options
         )
         self.courses.append(course.to_json() | {"start": "random", "selected": False})
-        return Made(noisyor_scorer(course.model), Learned(course.model, history=course.bound))
+        return Made(noisyor_scorer(course.model), Learned(JointModel.plain(course.model), history=course.bound))
 
     @property
     def _check(self) -> AnchorCheck:

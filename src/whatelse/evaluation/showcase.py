@@ -8,12 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
-from whatelse.noisyor.params import Bools, Floats
-from whatelse.noisyor.posterior import posterior
 from whatelse.tagger import Tagger
 
 LEAST = 0.01  # a change of probability worth showing
@@ -55,8 +52,8 @@ def find_examples(
     confirmed = np.zeros((len(which), len(names)), bool)
     confirmed[np.arange(len(which)), given] = True
     X = cohort.X[rows]
-    before = _probabilities(tagger, X)[which]
-    after = _probabilities(tagger, X[which], confirmed)
+    before = tagger.predict_proba(X)[which]
+    after = tagger.predict_proba(X[which], confirmed)
 
     lift = np.where(confirmed, 0.0, after - before)
     truth, ids = cohort.Y[rows][which], cohort.ids[rows][which]
@@ -75,8 +72,3 @@ def find_examples(
             moved = float(before[k, i]), float(after[k, i])
             found.append(Example(str(ids[k]), names[given[k]], names[i], *moved, bool(truth[k, i])))
     return found
-
-
-def _probabilities(tagger: Tagger, X: csr_matrix, confirmed: Bools | None = None) -> Floats:
-    evidence = None if tagger.evidence_ is None else tagger.evidence_(X)
-    return posterior(tagger.model_, X, confirmed=confirmed, evidence=evidence, tolerance=1e-2, top=0).marginals

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from whatelse.errors import ModelError
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.rates import Rates
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
 
@@ -25,29 +25,28 @@ PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
 def naive_labels(
     X: sp.csr_matrix,
     anchor_columns: ArrayLike,
-    prior: ArrayLike,
-    sensitivity: ArrayLike,
-    false_positive: ArrayLike,
+    rates: Rates,
     *,
     smoothing: float = 1.0,
 ) -> NoisyOr:
     """Maximum likelihood with anchors taken for conditions; then priors and anchors as the noise rates say."""
     columns = np.asarray(anchor_columns, np.int64)
     A = X[:, columns].toarray().astype(bool)
-    return edit_anchors(mle_model(X, A, prior=prior, smoothing=smoothing), columns, sensitivity, false_positive)
+    model = mle_model(X, A, prior=rates.prior, smoothing=smoothing)
+    return edit_anchors(model, columns, rates.sensitivity, rates.false_positive)
 
 
 def oracle(
     X: sp.csr_matrix,
     Y: ArrayLike,
     anchor_columns: ArrayLike,
-    sensitivity: ArrayLike,
-    false_positive: ArrayLike,
+    rates: Rates,
     *,
     smoothing: float = 1.0,
 ) -> NoisyOr:
     """Maximum likelihood with the true conditions Y (N, m), anchors edited as for naive labels: the yardstick."""
-    return edit_anchors(mle_model(X, Y, smoothing=smoothing), anchor_columns, sensitivity, false_positive)
+    model = mle_model(X, Y, smoothing=smoothing)
+    return edit_anchors(model, anchor_columns, rates.sensitivity, rates.false_positive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +76,7 @@ class NoiseTolerant:
 def noise_tolerant(
     X: sp.csr_matrix,
     anchor_columns: ArrayLike,
-    prior: ArrayLike,
-    sensitivity: ArrayLike,
-    false_positive: ArrayLike,
+    rates: Rates,
     *,
     penalties: tuple[float, ...] = PENALTIES,
     held_out: float = 0.2,
@@ -102,13 +99,7 @@ def noise_tolerant(
     Cost: O(nnz(X)) for each of some twenty L-BFGS steps per condition and penalty.
     """
     columns = np.asarray(anchor_columns, np.int64)
-    pi, sens, fpr = (np.asarray(value, float) for value in (prior, sensitivity, false_positive))
-    if (sens <= fpr).any():
-        i = int(np.argmax(sens <= fpr))
-        raise ModelError(
-            f"the anchor of condition {i} fires no more often with it ({sens[i]:.3g}) than without ({fpr[i]:.3g}): "
-            "nothing can be learned from it; choose another anchor"
-        )
+    sens, fpr = rates.informative().sensitivity, rates.false_positive
     A = X[:, columns].toarray().astype(bool)
     keep = np.ones(X.shape[1])
     keep[columns] = 0.0
@@ -132,8 +123,7 @@ def noise_tolerant(
             best, start, chosen[i] = loss, w, penalty
         fit[:, i] = _logistic(censored, target[:, i], chosen[i], start)
     fit[columns] = 0.0
-    ppv = sens * pi / (sens * pi + fpr * (1 - pi))
-    return NoiseTolerant(fit[:-1], fit[-1], ppv, columns, chosen)
+    return NoiseTolerant(fit[:-1], fit[-1], rates.ppv[1], columns, chosen)
 
 
 def _logistic(X: sp.csr_matrix, target: Floats, penalty: float, start: Floats) -> Floats:

@@ -20,9 +20,10 @@ from whatelse.learning.baselines import naive_labels, oracle
 from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
 from whatelse.noisyor.anchored.em import fit_em
 from whatelse.noisyor.anchored.learner import fit_anchored
-from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.joint import JointModel, Model
 from whatelse.noisyor.moments import Counts, moments_model
-from whatelse.noisyor.params import Floats, NoisyOr
+from whatelse.noisyor.params import Floats
+from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
 
 EM_STEPS = 30
@@ -34,10 +35,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a learner brings home: the model, evidence to add to it (or None), and how it got there."""
+    """What a learner brings home: the joint model, and how the learner got there."""
 
-    model: NoisyOr
-    evidence: Evidence | None = None
+    model: JointModel
     history: tuple[float, ...] = ()
     converged: bool = True
     notes: dict[str, Any] = field(default_factory=dict)
@@ -56,14 +56,11 @@ def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progr
     if all(test.low > 0 for test in trial.values()):
         progress("learning by EM", 0, EM_STEPS)
         fit = fit_em(
-            cohort.X, learn_naive(cohort, rates, seed, progress).model, steps=EM_STEPS, sparsity=EDGE_PRICE,
+            cohort.X, learn_naive(cohort, rates, seed, progress).model.noisyor, steps=EM_STEPS, sparsity=EDGE_PRICE,
             on_step=lambda step, model: progress("learning by EM", step.step, EM_STEPS),
         )  # fmt: skip
-        return Learned(fit.model, None, tuple(step.bound for step in fit.history), fit.converged, notes)
-    anchored = fit_anchored(
-        cohort.X, cohort.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive,
-        seed=seed, on_step=progress,
-    )  # fmt: skip
+        return Learned(JointModel.plain(fit.model), tuple(step.bound for step in fit.history), fit.converged, notes)
+    anchored = fit_anchored(cohort.X, cohort.anchor_columns, arrays(rates), seed=seed, on_step=progress)
     names = cohort.vocabulary.names
     notes |= {
         "weight_of_findings": anchored.kappa,
@@ -71,11 +68,11 @@ def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progr
         "gain_on_silent_cases": anchored.silent_gain,
         "excuses": {
             condition: [names[j] for j in np.flatnonzero(row)]
-            for condition, row in zip(cohort.conditions, anchored.evidence.excuse, strict=True)
+            for condition, row in zip(cohort.conditions, anchored.model.evidence.excuse, strict=True)
             if row.any()
         },
     }
-    return Learned(anchored.model, anchored.evidence, anchored.history, anchored.converged, notes)
+    return Learned(anchored.model, anchored.history, anchored.converged, notes)
 
 
 def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> dict[str, PairedTest]:
@@ -88,42 +85,35 @@ def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) 
     learn, judge = cohort.rows(np.sort(order[len(order) // 3 :])), cohort.rows(np.sort(order[: len(order) // 3]))
     draws = heldout_anchor_draws(judge.A, seed=seed, visits=TRIAL_JUDGES)
 
-    def found(model: NoisyOr, evidence: Evidence | None = None) -> Floats:
-        scores = heldout_anchor_scores(model, judge.X, judge.anchor_columns, draws, evidence=evidence, resamples=1)
+    def found(model: Model) -> Floats:
+        scores = heldout_anchor_scores(model, judge.X, judge.anchor_columns, draws, resamples=1)
         return scores.by_visit["mrr"]
 
-    naive = learn_naive(learn, rates, seed, progress).model
+    naive = learn_naive(learn, rates, seed, progress).model.noisyor
     climbed = found(fit_em(learn.X, naive, steps=TRIAL_STEPS, sparsity=EDGE_PRICE).model)
     tests = {"naive labels": paired_test(found(naive), climbed, resamples=1000, seed=seed)}
     if tests["naive labels"].low > 0:
-        other = fit_anchored(
-            learn.X, learn.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive, linear=False, seed=seed
-        )
-        hidden = found(other.model, other.evidence)
-        tests["hidden anchors"] = paired_test(hidden, climbed, resamples=1000, seed=seed)
+        other = fit_anchored(learn.X, learn.anchor_columns, arrays(rates), linear=False, seed=seed)
+        tests["hidden anchors"] = paired_test(found(other.model), climbed, resamples=1000, seed=seed)
     return tests
 
 
 def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:
     """The paper's initialisation: moments denoised by the noise rates."""
     counts = Counts.of(cohort.X, cohort.anchor_columns)
-    return Learned(
-        moments_model(
-            counts, rates.prior, rates.sensitivity, rates.false_positive, cohort.anchor_columns, shrink=shrink
-        )
-    )
+    return Learned(JointModel.plain(moments_model(counts, arrays(rates), cohort.anchor_columns, shrink=shrink)))
 
 
 def learn_naive(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
     """Anchors taken for the truth."""
-    return Learned(naive_labels(cohort.X, cohort.anchor_columns, rates.prior, rates.sensitivity, rates.false_positive))
+    return Learned(JointModel.plain(naive_labels(cohort.X, cohort.anchor_columns, arrays(rates))))
 
 
 def learn_oracle(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
     """The truth itself: what learning without labels is measured against."""
     if cohort.Y is None or not cohort.labelled.all():
         raise CohortError("the oracle learns from labels, and some visits of this cohort have none")
-    return Learned(oracle(cohort.X, cohort.Y, cohort.anchor_columns, rates.sensitivity, rates.false_positive))
+    return Learned(JointModel.plain(oracle(cohort.X, cohort.Y, cohort.anchor_columns, arrays(rates))))
 
 
 def learn_nvil(
@@ -146,7 +136,7 @@ def learn_nvil(
         raise ModelError(f"NVIL has no setting {unknown[0]!r}; it has {', '.join(known)}")
     kept = hold_out(len(cohort), seed, held_out)
     visits, columns = cohort.rows(~kept), cohort.anchor_columns
-    start = learn_moments(visits, rates, seed, progress).model
+    start = learn_moments(visits, rates, seed, progress).model.noisyor
     best, _ = run_courses(
         visits.X,
         start,
@@ -161,7 +151,14 @@ def learn_nvil(
     )
     notes = {"l2": best.settings.l2, "epoch": best.best, "heldout_anchor_mrr": best.score}
     # the paper stops by held-out anchors; still rising at the last look means that more epochs would go on helping
-    return Learned(best.model, history=best.bound, converged=best.best < best.checked[-1], notes=notes)
+    return Learned(
+        JointModel.plain(best.model), history=best.bound, converged=best.best < best.checked[-1], notes=notes
+    )
+
+
+def arrays(rates: NoiseRates) -> Rates:
+    """Noise rates without the conditions' names."""
+    return Rates(rates.prior, rates.sensitivity, rates.false_positive)
 
 
 LEARNERS: dict[str, Callable[..., Learned]] = {
@@ -183,6 +180,11 @@ def learn(
     if rates.conditions != cohort.conditions:
         raise CohortError(
             "the noise rates are of other conditions than the cohort's: estimate them from the same conditions file"
+        )
+    if learner != "oracle" and rates.uninformative:
+        raise ModelError(
+            f"the anchor of {rates.uninformative[0]!r} fires no more often with the condition than without: nothing "
+            "can be learned from it; choose another anchor ('whatelse anchors check' shows what it does)"
         )
     takes = inspect.signature(LEARNERS[learner]).parameters
     own = [name for name in takes if name not in ("cohort", "rates", "seed", "progress", "settings")]

@@ -29,7 +29,7 @@ ACROSS = 12  # nodes side by side in GeNIe's window
 def to_xdsl(model: ModelFile, path: str | os.PathLike[str]) -> None:
     """Write the network for GeNIe 3 and later; O(edges). The names of the model stand beside the identifiers."""
     conditions, findings = _identifiers(model, Path(path))
-    noisyor = model.noisyor
+    noisyor = model.model.noisyor
     smile = ET.Element("smile", version="1.0", id="whatelse", numsamples="10000", discsamples="10000")
     nodes = ET.SubElement(smile, "nodes")
     for name, prior in zip(conditions, noisyor.prior, strict=True):
@@ -63,7 +63,7 @@ def to_jgum(model: ModelFile, path: str | os.PathLike[str]) -> None:
     A causal weight is 1 - f and the external weight is the leak, as in pyAgrum's `addNoisyORNet`.
     """
     conditions, findings = _identifiers(model, Path(path))
-    noisyor = model.noisyor
+    noisyor = model.model.noisyor
     parents: dict[str, list[str]] = {name: [] for name in conditions}
     tables: dict[str, object] = {
         name: [1.0 - float(prior), float(prior)] for name, prior in zip(conditions, noisyor.prior, strict=True)
@@ -91,9 +91,9 @@ def to_jgum(model: ModelFile, path: str | os.PathLike[str]) -> None:
 def _identifiers(model: ModelFile, path: Path) -> tuple[list[str], list[str]]:
     """`condition_…` and `finding_…`: letters, digits, underscores, each once. Refuses what cannot be expressed."""
     for problem, there in (
-        ("findings with a weight other than one", (model.noisyor.weight != 1).any()),
-        ("couplings between conditions", model.noisyor.coupling.any()),
-        ("evidence added to the log odds", any(name.startswith("evidence") for name in model.extra)),
+        ("findings with a weight other than one", (model.model.noisyor.weight != 1).any()),
+        ("couplings between conditions", model.model.noisyor.coupling.any()),
+        ("evidence added to the log odds", not model.model.evidence.says_nothing),
     ):
         if there:
             raise ModelFileError(

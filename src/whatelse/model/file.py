@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ from safetensors.numpy import save as write_tensors
 
 from whatelse import __version__
 from whatelse.errors import ModelError, ModelFileError
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_HEADER = 16 * 2**20  # bytes; a vocabulary of 100,000 findings takes about 5 MB
 NOISE = ("prior", "sensitivity", "false_positive")
 CORE = ("prior", "fail", "leak", "frozen", "weight", "coupling")
+EVIDENCE_OF_SCHEMA_1 = ("weight", "centre", "excuse", "anchor_columns", "anchor_log_odds")
 _KEY = "whatelse"
 _FIELDS = {"schema", "version", "digest", "conditions", "findings", "vocabulary", "learned"}
 
@@ -39,30 +42,28 @@ _FIELDS = {"schema", "version", "digest", "conditions", "findings", "vocabulary"
 class ModelFile:
     """All that is needed to tag a visit.
 
-    noisyor         the model itself
+    model           the joint model: noisy-or and evidence
     conditions      m names; findings: n names, each once
     anchor_columns  (m,) which finding is the anchor of each condition; -1 for a condition without one
     noise           arrays (m,) `prior`, `sensitivity`, `false_positive`: the rates the anchors were given
     vocabulary      JSON: how a visit becomes findings; opaque here
     learned         JSON: learner, settings, history, data
-    extra           further arrays that the learner needs at inference, by name
     digest          SHA-256 of the content as it was loaded; empty for a model that was never saved
     version         of the library that wrote the file
     """
 
-    noisyor: NoisyOr
+    model: JointModel
     conditions: tuple[str, ...]
     findings: tuple[str, ...]
     anchor_columns: NDArray[np.int64]
     noise: dict[str, NDArray[np.float64]]
     vocabulary: dict[str, Any] = field(default_factory=dict)
     learned: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, NDArray[Any]] = field(default_factory=dict)
     digest: str = ""
     version: str = __version__
 
     def __post_init__(self) -> None:
-        m, n = self.noisyor.m, self.noisyor.n
+        m, n = self.model.m, self.model.n
         for name, names, size in (("conditions", self.conditions, m), ("findings", self.findings, n)):
             if not isinstance(names, tuple) or not all(isinstance(entry, str) and entry for entry in names):
                 raise ModelFileError(f"{name} must be a tuple of non-empty names")
@@ -80,17 +81,10 @@ class ModelFile:
         for name, rates in noise.items():
             if rates.shape != (m,) or not ((rates >= 0) & (rates <= 1)).all():
                 raise ModelFileError(f"noise {name!r} must be {m} probabilities, one per condition")
-        extra = {name: np.array(value) for name, value in self.extra.items()}
-        for name, value in extra.items():
-            if value.dtype.kind not in "fiub":
-                raise ModelFileError(f"extra array {name!r} has dtype {value.dtype}; store numbers or booleans")
-            if value.dtype.kind == "f" and not np.isfinite(value).all():
-                raise ModelFileError(f"extra array {name!r} holds a NaN or an infinity")
-        for value in (columns, *noise.values(), *extra.values()):
+        for value in (columns, *noise.values()):
             value.setflags(write=False)
         object.__setattr__(self, "anchor_columns", columns)
         object.__setattr__(self, "noise", noise)
-        object.__setattr__(self, "extra", extra)
 
 
 def save(path: str | os.PathLike[str], model: ModelFile) -> str:
@@ -138,10 +132,11 @@ _ELSEWHERE = "copy it again from where it was saved"
 
 
 def _tensors(model: ModelFile) -> dict[str, NDArray[Any]]:
-    core = {name: getattr(model.noisyor, name) for name in CORE}
+    core = {name: getattr(model.model.noisyor, name) for name in CORE}
+    evidence = model.model.evidence
+    said = {} if evidence.says_nothing else {f"evidence.{f.name}": getattr(evidence, f.name) for f in fields(evidence)}
     noise = {f"noise.{name}": rates for name, rates in model.noise.items()}
-    extra = {f"extra.{name}": value for name, value in model.extra.items()}
-    everything = {**core, "anchor_columns": model.anchor_columns, **noise, **extra}
+    everything = {**core, "anchor_columns": model.anchor_columns, **noise, **said}
     return {name: np.ascontiguousarray(everything[name]) for name in sorted(everything)}
 
 
@@ -149,8 +144,10 @@ def _model(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> ModelFil
     """Dtypes and names of the arrays first; NoisyOr and ModelFile check shapes, ranges and NaN."""
     needed = {name: "float64" for name in CORE} | {f"noise.{name}": "float64" for name in NOISE}
     needed |= {"frozen": "bool", "anchor_columns": "int64"}
-    extra = {name.removeprefix("extra."): value for name, value in tensors.items() if name.startswith("extra.")}
-    found = {name: str(value.dtype) for name, value in tensors.items() if not name.startswith("extra.")}
+    if header["schema"] == 1:
+        tensors = _from_schema_1(tensors)
+    said = {name.removeprefix("evidence."): value for name, value in tensors.items() if name.startswith("evidence.")}
+    found = {name: str(value.dtype) for name, value in tensors.items() if not name.startswith("evidence.")}
     for name in sorted(needed.keys() | found.keys()):
         if name not in found:
             raise ModelFileError(f"the array {name!r} is missing")
@@ -158,18 +155,33 @@ def _model(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> ModelFil
             raise ModelFileError(f"the array {name!r} is not one that schema {SCHEMA} knows")
         if found[name] != needed[name]:
             raise ModelFileError(f"the array {name!r} has dtype {found[name]}, needs {needed[name]}")
+    noisyor = NoisyOr(**{name: tensors[name] for name in CORE})
     return ModelFile(
-        noisyor=NoisyOr(**{name: tensors[name] for name in CORE}),
+        model=JointModel(noisyor, _evidence(said)) if said else JointModel.plain(noisyor),
         conditions=tuple(header["conditions"]),
         findings=tuple(header["findings"]),
         anchor_columns=tensors["anchor_columns"],
         noise={name: tensors[f"noise.{name}"] for name in NOISE},
         vocabulary=header["vocabulary"],
         learned=header["learned"],
-        extra=extra,
         digest=header["digest"],
         version=header["version"],
     )
+
+
+def _from_schema_1(tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Schema 1 kept the evidence among extra arrays, of which it had any number; only whole evidence was used."""
+    core = {name: value for name, value in tensors.items() if not name.startswith("extra.")}
+    if not all(f"extra.evidence_{name}" in tensors for name in EVIDENCE_OF_SCHEMA_1):
+        return core
+    return core | {f"evidence.{name}": tensors[f"extra.evidence_{name}"] for name in EVIDENCE_OF_SCHEMA_1}
+
+
+def _evidence(parts: dict[str, NDArray[Any]]) -> Evidence:
+    try:
+        return Evidence(**parts)
+    except TypeError:
+        raise ModelFileError("its evidence is damaged or incomplete") from None
 
 
 def _read(path: Path) -> tuple[bytes, bytes]:
@@ -216,8 +228,8 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
         raise ModelFileError(f"{path}: its header has no schema version; {_ELSEWHERE}")
     if schema > SCHEMA:
         raise ModelFileError(
-            f"{path}: saved in schema {schema} by a newer whatelse; this one ({__version__}) reads schema {SCHEMA}: "
-            "upgrade whatelse, or save the model with this version"
+            f"{path}: saved in schema {schema} by a newer whatelse; this one ({__version__}) reads schema {SCHEMA} and "
+            "older: upgrade whatelse, or save the model with this version"
         )
     if unknown := sorted(header.keys() ^ _FIELDS):
         what = "lacks" if unknown[0] in _FIELDS else "has the unknown entry"

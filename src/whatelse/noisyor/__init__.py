@@ -1,9 +1,9 @@
 """The numerical core: a bipartite noisy-or network as arrays. No strings, no files, no visits."""
 
-from whatelse.noisyor.ask import Help, what_would_help
 from whatelse.noisyor.enumeration import enumerate_posterior
 from whatelse.noisyor.gibbs import Gibbs, gibbs, held_out_anchor
 from whatelse.noisyor.heldout import heldout_tag
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.likelihood import finding_marginals, log_joint, sample
 from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.posterior import Posterior, posterior
@@ -11,7 +11,7 @@ from whatelse.noisyor.why import Why, why
 
 __all__ = [
     "Gibbs",
-    "Help",
+    "JointModel",
     "NoisyOr",
     "Posterior",
     "Why",
@@ -23,6 +23,5 @@ __all__ = [
     "log_joint",
     "posterior",
     "sample",
-    "what_would_help",
     "why",
 ]

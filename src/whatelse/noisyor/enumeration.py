@@ -14,17 +14,18 @@ from numba import njit
 from numpy.typing import ArrayLike
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import Ints, tables
-from whatelse.noisyor.params import Floats, NoisyOr
+from whatelse.noisyor.params import Floats
 from whatelse.noisyor.posterior import EPSILON, Posterior, empty, finish
-from whatelse.noisyor.query import CONFIRMED, NO_STATE, POSSIBLE, ask, reduce_visit
+from whatelse.noisyor.query import CONFIRMED, NO_STATE, POSSIBLE, lay_out, reduce_visit
 from whatelse.noisyor.states import DEAD, split_products, with_cause
 
 MOST = 25  # free conditions
 
 
 def enumerate_posterior(
-    model: NoisyOr,
+    model: Model,
     present: Any,
     unobserved: Any = None,
     confirmed: Any = None,
@@ -38,9 +39,9 @@ def enumerate_posterior(
 
     error_bound is what rounding can do. Cost O(2^M P) per visit.
     """
-    query = ask(model, present, unobserved, confirmed, rejected, count, evidence)
-    out = empty(model, query, top)
-    t = tables(model)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, count, evidence)
+    out = empty(noisyor, query, top)
+    t = tables(noisyor)
     starts = query.present[0], query.unobserved[0]
     for v in range(query.size):
         found, missing = (
@@ -48,8 +49,9 @@ def enumerate_posterior(
             for start, index in zip(starts, (query.present[1], query.unobserved[1]), strict=True)
         )
         verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            found, missing, query.status[v], query.evidence[v], model.fail, model.leak, model.weight, model.coupling, t
-        )
+            found, missing, query.status[v], query.evidence[v],
+            noisyor.fail, noisyor.leak, noisyor.weight, noisyor.coupling, t,
+        )  # fmt: skip
         on_already = query.status[v] == CONFIRMED
         pick = int(query.count[v] - on_already.sum()) if query.count[v] >= 0 else -1
         if free.size > MOST:
@@ -59,7 +61,7 @@ def enumerate_posterior(
         out.impossible[v] = verdict
         if verdict != POSSIBLE:
             continue
-        pair = np.ascontiguousarray(model.coupling[np.ix_(free, free)])
+        pair = np.ascontiguousarray(noisyor.coupling[np.ix_(free, free)])
         half = free.size // 2
         low, high = np.zeros(1 << half), np.zeros(1 << (free.size - half))
         best, weights = np.zeros(top, np.int64), np.full(top, -np.inf)
@@ -79,7 +81,7 @@ def enumerate_posterior(
             out.explanations[v, r, free] = (best[r] >> np.arange(free.size)) & 1 == 1
         out.log_evidence[v] = base + peak + np.log(total)
         out.error_bound[v] = 8 * EPSILON * (on.size + scale * (1 + free.size) + abs(peak) + free.size)
-    return finish(model, query, out, tolerance=1.0)
+    return finish(noisyor, query, out, tolerance=1.0)
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})

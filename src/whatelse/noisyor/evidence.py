@@ -7,13 +7,14 @@ to the prior's log odds its evidence is modular in y, so the search over states,
 confirmed conditions are those of the plain model. c is the mean of each finding where it was learned: a finding that
 nobody looked for counts as average, and brings nothing.
 
-Where a finding is present that excuses the anchor of condition i (`excuse.py`), the evidence takes back what the anchor
-told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The anchor has no other parent, so that is exact.
+Where a finding is present that excuses the anchor of condition i (`anchored/excuses.py`), the evidence takes back what
+the anchor told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The anchor has no other parent: that is exact.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.anchored.excuses import excused
 from whatelse.noisyor.likelihood import as_rows
 from whatelse.noisyor.params import Bools, Floats
 
@@ -64,8 +64,21 @@ class Evidence:
         if m and not (arrays["anchor_columns"].min() >= 0 and arrays["anchor_columns"].max() < n):
             raise ModelError(f"anchor_columns of the evidence must be finding indices from 0 to {n - 1}")
 
+    @classmethod
+    def none(cls, m: int, n: int) -> Evidence:
+        """Evidence that says nothing, of a model whose anchors nobody needs to know."""
+        nothing = np.zeros((m, n))
+        return cls(nothing, np.zeros(n), nothing.astype(bool), np.zeros(m, np.int64), np.zeros((2, m)))
+
+    @cached_property
+    def says_nothing(self) -> bool:
+        """Whether the evidence is zero for every visit."""
+        return not (self.weight.any() or self.excuse.any())
+
     def __call__(self, X: Any, unobserved: Any = None) -> Floats:
         """(V, m) of V visits, each given as indices or as a row of CSR (V, n). Costs O(nnz m)."""
+        if self.says_nothing:
+            return np.zeros((as_rows(X, self.centre.size, "X")[0].size - 1, len(self.weight)))
         x = _matrix(X, self.centre.size)
         total = np.asarray(x @ self.weight.T) - self.weight @ self.centre
         seen = np.ones(total.shape, bool)
@@ -74,6 +87,20 @@ class Evidence:
             total += np.asarray(hidden @ (self.weight * self.centre).T)
             seen = hidden[:, self.anchor_columns].toarray() == 0
         return total + self._taken_back(excused(x, self.excuse) & seen, x[:, self.anchor_columns].toarray() > 0)
+
+    def of_one(self, present: Ints, unobserved: Ints) -> Floats:
+        """(m,) of one visit. O(m (present + unobserved))."""
+        columns = self.anchor_columns
+        fires = np.isin(columns, present)
+        beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
+        total = self.weight[:, present].sum(1) - self._at_centre + self.weight[:, unobserved] @ self.centre[unobserved]
+        return np.asarray(total + self._taken_back(beside, fires))
+
+    @cached_property
+    def _at_centre(self) -> Floats:
+        """(m,) W c: what findings would say if each were as common as where it was learned."""
+        said: Floats = self.weight @ self.centre
+        return said
 
     def lines(self, present: Ints, unobserved: Ints) -> Floats:
         """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence."""
@@ -99,6 +126,14 @@ class Evidence:
     def _taken_back(self, where: Bools, fires: Bools) -> Floats:
         """Less what the anchors that are excused told; of shape (m,) or (V, m)."""
         return np.where(where, -self._all_told(fires), 0.0)
+
+
+def excused(X: sp.csr_matrix, excuse: Bools) -> Bools:
+    """(V, m) bool: visits in which the anchor of each condition is excused, by excuse (m, n)."""
+    beside: Bools = (
+        np.asarray((sp.csr_matrix(X, dtype=np.float64) @ sp.csr_matrix(excuse.T.astype(float))).todense()) > 0
+    )
+    return beside
 
 
 def _matrix(rows: Any, n: int) -> sp.csr_array:

@@ -22,9 +22,10 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import Ints, tables
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
-from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, TINY_LEAK, ask, reduce_visit
+from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, TINY_LEAK, lay_out, reduce_visit
 from whatelse.noisyor.states import log_on, split_products, with_cause
 
 
@@ -51,7 +52,7 @@ class Gibbs:
 
 
 def gibbs(
-    model: NoisyOr,
+    model: Model,
     present: Any,
     unobserved: Any = None,
     confirmed: Any = None,
@@ -74,24 +75,24 @@ def gibbs(
             "Gibbs needs at least 2 chains, 8 sweeps and no negative burn-in for its diagnostics; "
             f"got {chains}, {sweeps} and {burn_in}"
         )
-    query = ask(model, present, unobserved, confirmed, rejected, None, evidence)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, None, evidence)
     V, total = query.size, float(2 * chains * (sweeps // 2))
     marginals = (query.status == CONFIRMED).astype(np.float64)
     impossible = np.full(V, POSSIBLE, np.int64)
     ess, rhat, error = np.full((V, model.m), total), np.ones((V, model.m)), np.zeros((V, model.m))
-    (here, hidden), table = (query.present, query.unobserved), tables(model)
+    (here, hidden), table = (query.present, query.unobserved), tables(noisyor)
     for v, stream in enumerate(np.random.default_rng(rng).spawn(V)):
         verdict, _, _, free, unary, leak, weight, fail = reduce_visit(
             here[1][here[0][v] : here[0][v + 1]], hidden[1][hidden[0][v] : hidden[0][v + 1]],
-            query.status[v], query.evidence[v], model.fail, model.leak, model.weight, model.coupling, table,
+            query.status[v], query.evidence[v], noisyor.fail, noisyor.leak, noisyor.weight, noisyor.coupling, table,
         )  # fmt: skip
         impossible[v] = verdict
         if verdict != POSSIBLE:
             open_ = query.status[v] == FREE
-            marginals[v, open_], ess[v, open_], rhat[v, open_], error[v, open_] = model.prior[open_], 0.0, np.inf, 1.0
+            marginals[v, open_], ess[v, open_], rhat[v, open_], error[v, open_] = noisyor.prior[open_], 0.0, np.inf, 1.0
             continue
         start = _start(fail, leak, chains, stream)
-        pair = np.ascontiguousarray(model.coupling[np.ix_(free, free)])
+        pair = np.ascontiguousarray(noisyor.coupling[np.ix_(free, free)])
         seeds = stream.integers(0, 2**63, size=chains, dtype=np.uint64)
         draws = np.empty((free.size, chains, sweeps))
         _run(unary, fail, leak, weight, pair, bool(pair.any()), start, seeds, burn_in, draws)

@@ -14,14 +14,15 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import as_rows
-from whatelse.noisyor.params import Floats, NoisyOr
+from whatelse.noisyor.params import Floats
 from whatelse.noisyor.posterior import TOLERANCE, solve
-from whatelse.noisyor.query import POSSIBLE, ask
+from whatelse.noisyor.query import POSSIBLE, lay_out
 
 
 def heldout_tag(
-    model: NoisyOr, X: Any, confirmed: ArrayLike, evidence: ArrayLike | None = None, unobserved: Any = None
+    model: Model, X: Any, confirmed: ArrayLike, evidence: ArrayLike | None = None, unobserved: Any = None
 ) -> Floats:
     """Probabilities (V, m) of the one condition that is on besides those confirmed; 0 for the confirmed ones.
 
@@ -35,8 +36,8 @@ def heldout_tag(
     if known.shape != (start.size - 1, model.m):
         raise QueryError(f"confirmed has shape {known.shape}, needs {(start.size - 1, model.m)}")
     count = np.minimum(known.sum(1) + 1, model.m)
-    query = ask(model, present, unobserved, known, count=count, evidence=evidence)
-    answer = solve(model, query, TOLERANCE, budget=model.m + 1, top=0)
+    noisyor, query = lay_out(model, present, unobserved, known, count=count, evidence=evidence)
+    answer = solve(noisyor, query, TOLERANCE, budget=model.m + 1, top=0)
     tags: Floats = np.where(known, 0.0, answer.marginals)
     lost = answer.impossible != POSSIBLE
     tags[lost] /= np.maximum(tags[lost].sum(1, keepdims=True), np.finfo(float).tiny)

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from whatelse.errors import ModelError
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import Floats, NoisyOr
+from whatelse.noisyor.rates import Rates
 
 Ints = NDArray[np.int64]
 Method = Literal["kl", "inverse", "naive"]
@@ -106,9 +107,7 @@ class Denoised:
 
 def moments_model(
     counts: Counts,
-    prior: ArrayLike,
-    sensitivity: ArrayLike,
-    false_positive: ArrayLike,
+    rates: Rates,
     anchor_columns: ArrayLike,
     *,
     method: Method = "kl",
@@ -124,8 +123,8 @@ def moments_model(
     falls like 1/sqrt(N). O(m n) whatever the number of visits.
     `method` and `shrink`: see `denoise`.
     """
-    pi = np.asarray(prior, float)
-    u = denoise(counts, pi, sensitivity, false_positive, method=method, shrink=shrink)
+    pi = rates.prior
+    u = denoise(counts, rates, method=method, shrink=shrink)
     # f = 0 would let one absent finding rule a condition out whatever else is seen. Counts cannot show that: after
     # k visits without a failure the rule of succession says 1 / (k + 2), which vanishes as visits grow.
     floor = 1 / (counts.anchors[:, None] + 2)
@@ -136,20 +135,18 @@ def moments_model(
     quiet = 1 - counts.findings / max(counts.visits, 1)
     least = 1 / (counts.visits + 2) if leak_floor is None else leak_floor
     leak = np.clip(1 - quiet / explained, least, 1 - least)
-    return edit_anchors(NoisyOr(pi, fail, leak), columns, sensitivity, false_positive)
+    return edit_anchors(NoisyOr(pi, fail, leak), columns, rates.sensitivity, rates.false_positive)
 
 
 def denoise(
     counts: Counts,
-    prior: ArrayLike,
-    sensitivity: ArrayLike,
-    false_positive: ArrayLike,
+    rates: Rates,
     *,
     method: Method = "kl",
     shrink: float = 0.0,
     tol: float = 1e-11,
 ) -> Denoised:
-    """P(X_j=1 | Y_i=y) for all conditions and findings, from the noise rates (m,) each.
+    """P(X_j=1 | Y_i=y) for all conditions and findings, from the noise rates.
 
     method  "kl": the constrained problem, to `tol` nats a visit; "inverse": the equations solved, not constrained
             (only for comparison); "naive": anchors taken for conditions, u_y = q_y
@@ -158,22 +155,16 @@ def denoise(
             Denoising divides differences by r_1 - r_0, noise included; this gives up the division where counts
             cannot carry it, and vanishes as they grow.
     """
-    pi, sens, fpr = (np.asarray(value, float) for value in (prior, sensitivity, false_positive))
+    pi, sens, fpr = rates.prior, rates.sensitivity, rates.false_positive
     m = counts.both.shape[0]
     if not pi.shape == sens.shape == fpr.shape == (m,):
         raise ModelError(f"noise rates of shapes {pi.shape}, {sens.shape}, {fpr.shape}: counts have {m} conditions")
     q1, q0 = counts.rates
     if method == "naive":
         return Denoised(q1, q0, np.zeros_like(q1))
-    useless = np.flatnonzero(sens <= fpr)
-    if len(useless):
-        raise ModelError(
-            f"the anchor of condition {useless[0]} fires no more often with it ({sens[useless[0]]:.3g}) than without "
-            f"({fpr[useless[0]]:.3g}): nothing can be learned from it; choose another anchor"
-        )
+    rates.informative()
     # Bayes: r_1 = P(Y=1 | A=1), r_0 = P(Y=1 | A=0)
-    r1 = (sens * pi / (sens * pi + fpr * (1 - pi)))[:, None]
-    r0 = ((1 - sens) * pi / ((1 - sens) * pi + (1 - fpr) * (1 - pi)))[:, None]
+    r0, r1 = rates.ppv[:, :, None]
     u1 = ((1 - r0) * q1 - (1 - r1) * q0) / (r1 - r0)
     u0 = (r1 * q0 - r0 * q1) / (r1 - r0)
     gap = np.zeros_like(u1)

@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
 from whatelse.noisyor.components import combine_best, label_parts
+from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import Ints, Rows, Tables, tables
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
-from whatelse.noisyor.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, ask, reduce_visit
+from whatelse.noisyor.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, lay_out, reduce_visit
 from whatelse.noisyor.states import Tree, search
 
 TOLERANCE = 1e-3
@@ -56,7 +57,7 @@ class Posterior:
 
 
 def posterior(
-    model: NoisyOr,
+    model: Model,
     present: Any,
     unobserved: Any = None,
     confirmed: Any = None,
@@ -70,12 +71,13 @@ def posterior(
 ) -> Posterior:
     """P(conditions | visit), for one visit or many, to within a certified error.
 
-    present     one visit: indices of its findings (or a mask of bool, (n,)); many: a list of those, CSR (V, n) or a 0/1
-                array (V, n). Findings neither present nor unobserved are absent.
+    model       a joint model, which brings its own evidence, or a noisy-or
+    present     a Query, laid out already; or one visit: indices of its findings (or a mask of bool, (n,)); or many: a
+                list of those, CSR (V, n) or a 0/1 array (V, n). Findings neither present nor unobserved are absent.
     unobserved  findings left out of the product; confirmed, rejected: conditions. In the same forms; for many visits a
                 single list of indices holds for all of them.
     count       exact number of conditions that are on, confirmed ones included; one for all visits or (V,)
-    evidence    (m,) or (V, m): log odds added to those of the prior
+    evidence    (m,) or (V, m): log odds added to those of the prior, instead of the model's own
     tolerance   the error to certify; budget: the states to weigh per visit before giving up on that
     top         how many explanations
 
@@ -85,8 +87,8 @@ def posterior(
         raise QueryError(f"tolerance is {tolerance}, needs to be between 0 and 1")
     if budget < 1 or top < 0:
         raise QueryError(f"budget is {budget} and top is {top}; needs at least 1 state and 0 explanations")
-    query = ask(model, present, unobserved, confirmed, rejected, count, evidence)
-    return solve(model, query, tolerance, budget, top)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, count, evidence)
+    return solve(noisyor, query, tolerance, budget, top)
 
 
 def solve(model: NoisyOr, query: Query, tolerance: float, budget: int, top: int) -> Posterior:

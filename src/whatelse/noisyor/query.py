@@ -1,4 +1,7 @@
-"""A question as arrays: what is present, not observed, confirmed, rejected, counted, for one visit or many.
+"""Query: a question as arrays: what is present, not observed, confirmed, rejected, counted, for one visit or many.
+
+Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
+and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
 
 `reduce_visit` then shrinks one visit to the problem that inference works on: the M conditions still free and
 the P findings present. Whatever is certain (confirmed, rejected, absent findings) has become a constant or a
@@ -16,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.joint import JointModel, Model
 from whatelse.noisyor.likelihood import Ints, Rows, Tables, as_evidence, as_indices, as_rows
 from whatelse.noisyor.params import Floats, NoisyOr
 
@@ -37,19 +41,50 @@ class Query:
 
     @property
     def size(self) -> int:
+        """How many visits are asked about."""
         return self.count.size
 
 
-def ask(
-    model: NoisyOr,
+def lay_out(
+    model: Model,
     present: Any,
     unobserved: Any = None,
     confirmed: Any = None,
     rejected: Any = None,
     count: ArrayLike | None = None,
     evidence: ArrayLike | None = None,
+) -> tuple[NoisyOr, Query]:
+    """Check a question and lay it out; a Query given as `present` is one already. Returns the noisy-or it is put to.
+
+    See `posterior` for the forms each argument takes.
+    """
+    noisyor = model.noisyor if isinstance(model, JointModel) else model
+    if isinstance(present, Query):
+        return noisyor, present
+    if isinstance(model, JointModel) and evidence is None and not model.evidence.says_nothing:
+        evidence = _own_evidence(model, present, unobserved)
+    return noisyor, _checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
+
+
+def _own_evidence(model: JointModel, present: Any, unobserved: Any) -> Floats:
+    """(V, m), or (m,) of a single visit: what a joint model's evidence says of the visits asked about."""
+    if not _is_one(present):
+        shared = unobserved is not None and _is_one(unobserved)
+        return model.evidence(present, [unobserved] * len(present) if shared else unobserved)
+    here = as_indices(present, model.n, "present")
+    hidden = as_indices([] if unobserved is None else unobserved, model.n, "unobserved")
+    return model.evidence.of_one(here, hidden)
+
+
+def _checked(
+    model: NoisyOr,
+    present: Any,
+    unobserved: Any,
+    confirmed: Any,
+    rejected: Any,
+    count: ArrayLike | None,
+    evidence: ArrayLike | None,
 ) -> Query:
-    """Check a question and lay it out. See `posterior` for the forms each argument takes."""
     single = _is_one(present)
     V = 1 if single else (present.shape[0] if hasattr(present, "shape") else len(present))
     rows = {

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from whatelse.errors import QueryError
 from whatelse.noisyor.gibbs import gibbs, held_out_anchor
 from whatelse.noisyor.heldout import heldout_tag
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.joint import Model, joint
+from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.posterior import posterior
 
 Ints = NDArray[np.int64]
@@ -106,11 +107,11 @@ def heldout_tag_scores(
     return _recovery(np.array(metrics), draws.hidden, truth.shape[1], resamples, seed)
 
 
-def noisyor_scorer(model: NoisyOr, evidence: Callable[[sp.csr_matrix], Floats] | None = None) -> Scorer:
-    """The joint model's exact answer to the held-out tag; `evidence` maps X to (V, m) log odds to add."""
+def noisyor_scorer(model: Model) -> Scorer:
+    """The model's exact answer to the held-out tag."""
 
     def score(X: sp.csr_matrix, confirmed: Bools) -> Floats:
-        return heldout_tag(model, X, confirmed, None if evidence is None else evidence(X))
+        return heldout_tag(model, X, confirmed)
 
     return score
 
@@ -126,13 +127,12 @@ def heldout_anchor_draws(
 
 
 def heldout_anchor_scores(
-    model: NoisyOr,
+    model: Model,
     X: sp.csr_matrix,
     anchor_columns: ArrayLike,
     draws: Draws,
     *,
     inference: Literal["posterior", "gibbs"] = "posterior",
-    evidence: Callable[[sp.csr_matrix, sp.csr_matrix], Floats] | None = None,
     sweeps: int = 1000,
     resamples: int = 2000,
     seed: int = 0,
@@ -145,9 +145,9 @@ def heldout_anchor_scores(
     anchors.
     """
     columns = np.asarray(anchor_columns, np.int64)
-    own = np.arange(model.m)
-    false_positive = model.leak[columns]
-    sensitivity = 1 - (1 - false_positive) * model.fail[own, columns]
+    own, noisyor = np.arange(model.m), joint(model).noisyor
+    false_positive = noisyor.leak[columns]
+    sensitivity = 1 - (1 - false_positive) * noisyor.fail[own, columns]
     x = sp.csr_matrix(X)[draws.rows].astype(np.uint8)
     anchors = x[:, columns].toarray().astype(bool)
     metrics = []
@@ -159,12 +159,11 @@ def heldout_anchor_scores(
         unobserved.eliminate_zeros()
         rest = sp.csr_matrix(x - x.multiply(unobserved))
         rest.eliminate_zeros()
-        added = None if evidence is None else evidence(rest, unobserved)
         if inference == "gibbs":
-            marginals = gibbs(model, rest, unobserved, evidence=added, sweeps=sweeps, rng=seed + draw).marginals
+            marginals = gibbs(model, rest, unobserved, sweeps=sweeps, rng=seed + draw).marginals
         else:
             marginals = posterior(
-                model, rest, unobserved, evidence=added, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0
+                model, rest, unobserved, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0
             ).marginals
         metrics.append(ranking(held_out_anchor(marginals, sensitivity, false_positive), candidates, hidden))
     return _recovery(np.array(metrics), draws.hidden, model.m, resamples, seed)

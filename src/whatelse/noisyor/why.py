@@ -30,10 +30,11 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.joint import JointModel, Model
 from whatelse.noisyor.likelihood import Ints, tables
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import solve
-from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, REJECTED, Query, ask, reduce_visit
+from whatelse.noisyor.query import CONFIRMED, FREE, POSSIBLE, REJECTED, Query, lay_out, reduce_visit
 from whatelse.noisyor.states import with_cause
 
 STATES = 500  # joint states looked at on each side, at most
@@ -49,8 +50,9 @@ class Why:
     """The log odds of one condition of one visit, line by line.
 
     log_odds   of the posterior; prior + evidence + findings.sum() + coupling.sum() + remainder
-    prior      logit of the prior; evidence: as given
-    findings   (n,) contributions: >= 0 for present, <= 0 for absent, 0 for unobserved findings
+    prior      logit of the prior; evidence: as given (of a joint model's own evidence nothing: its lines are among
+               those of the findings)
+    findings   (n,) contributions. Of the noisy-or: >= 0 for present, <= 0 for absent, 0 for unobserved findings
     coupling   (m,) what the other conditions bring through the correlated prior
     remainder  what the lines do not reproduce; infinite if nothing but this condition can explain a present finding,
                whose line is then some 1,000
@@ -71,7 +73,7 @@ class Why:
 
 
 def why(
-    model: NoisyOr,
+    model: Model,
     condition: int,
     present: Any,
     unobserved: Any = None,
@@ -80,35 +82,38 @@ def why(
     evidence: ArrayLike | None = None,
 ) -> Why:
     """Explain one open condition of one visit; arguments as in `posterior`. Cost: a posterior, and O(STATES P)."""
-    query = ask(model, present, unobserved, confirmed, rejected, None, evidence)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, None, evidence)
     if not query.single:
         raise QueryError("why is asked for one visit at a time; give one visit's indices")
-    if not 0 <= condition < model.m:
-        raise QueryError(f"condition {condition} is not in this model, which has 0 to {model.m - 1}")
+    if not 0 <= condition < noisyor.m:
+        raise QueryError(f"condition {condition} is not in this model, which has 0 to {noisyor.m - 1}")
     if query.status[0, condition] != FREE:
-        raise QueryError(f"condition {condition} is confirmed or rejected: its odds are not the model's to explain")
+        raise QueryError(f"condition {condition} is confirmed or rejected: its odds are not the noisyor's to explain")
     here = query.present[1]
-    here = here[model.weight[here] > 0]
-    absent = model.weight > 0
+    here = here[noisyor.weight[here] > 0]
+    absent = noisyor.weight > 0
     absent[here] = absent[query.unobserved[1]] = False
-    findings = np.zeros(model.n)
+    findings = np.zeros(noisyor.n)
     with np.errstate(divide="ignore"):
-        findings[absent] = model.weight[absent] * np.log(model.fail[condition, absent])
-    prior = float(np.log(model.prior[condition]) - np.log1p(-model.prior[condition]))
+        findings[absent] = noisyor.weight[absent] * np.log(noisyor.fail[condition, absent])
+    prior = float(np.log(noisyor.prior[condition]) - np.log1p(-noisyor.prior[condition]))
     added = float(query.evidence[0, condition])
 
-    log_odds, certified, others = _log_odds(model, query, condition, STATES)
-    log_off, rho = _weigh(model, query, condition, here, others)
-    pull = others * model.coupling[condition]
+    log_odds, certified, others = _log_odds(noisyor, query, condition, STATES)
+    log_off, rho = _weigh(noisyor, query, condition, here, others)
+    pull = others * noisyor.coupling[condition]
     gain = rho.sum(axis=1) + pull.sum(axis=1)
     if not certified:  # the two searches may have missed each other's states: take both sums over all of them
         log_odds = prior + added + float(findings.sum() + logsumexp(log_off + gain) - logsumexp(log_off))
     along = _path(log_off, gain)
     findings[here], coupling = along @ rho, along @ pull
-    changed = np.zeros(model.m)
+    changed = np.zeros(noisyor.m)
     for k in np.flatnonzero(query.status[0] == CONFIRMED).tolist():
-        changed[k] = _difference(log_odds, _log_odds(model, _with_status(query, k, FREE), condition, 0)[0])
+        changed[k] = _difference(log_odds, _log_odds(noisyor, _with_status(query, k, FREE), condition, 0)[0])
     remainder = _difference(log_odds, prior + added + float(findings.sum() + coupling.sum()))
+    if isinstance(model, JointModel) and evidence is None:  # the evidence's own lines, finding by finding
+        said = model.evidence.lines(query.present[1], query.unobserved[1])[condition]
+        findings, added = findings + said, added - float(said.sum())
     return Why(log_odds, prior, added, findings, coupling, remainder, changed, certified)
 
 

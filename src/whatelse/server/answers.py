@@ -1,72 +1,74 @@
-"""Answers: a Tagger's answers about a visit in a given state, as they go over the wire.
+"""Answers: what a Reading says of a visit in a given state, as it goes over the wire.
 
-What a visit's version was shown is remembered for a while: it is asked for again with every decision (what was on the
-screen when it was made), and by everybody who looks at the same visit. It is remembered as the JSON that was sent: as
+A stored visit that is open on a screen is asked about many times, and a decision does not change its record: its
+Reading is kept for a while, and so is what each of its versions was answered, as the JSON that was sent: as
 objects it would take seven times the memory, and the garbage collector would stop everybody to look through them.
+Nothing of a typed visit is kept.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+from typing import NamedTuple
 
+from whatelse.reading import Reading
 from whatelse.server import schemas as s
-from whatelse.server.findings import Located, denials, in_words, locate, telling, title, titles
-from whatelse.server.remember import Memory
+from whatelse.server.findings import in_words, telling, title, titles
+from whatelse.server.lru import Lru
 from whatelse.store import State
+from whatelse.suggestions import Place
 from whatelse.tagger import Tagger
-from whatelse.visits import Code, Visit
+from whatelse.visits import Code, Known, Visit
 
-REMEMBERED = 20_000
+READINGS, ANSWERED = 1_000, 20_000  # visits, and versions of visits, that are kept
 READ_TAGS = 5  # open tags whose findings are marked in the note
 WORTH_A_MARK = 0.3  # log odds
 MARKS_PER_TAG = 6
 ASKED = 5
 
 
+class Shown(NamedTuple):
+    """What was on the screen at one version of a visit: all of it as JSON, and each open tag's probability by rank."""
+
+    json: bytes
+    known: Known
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
 class Answers:
-    """Remembers views by model, visit and version; the state of a visit is a function of its version."""
+    """Readings by model and visit; what was shown by model, visit and version, which a state is a function of."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._views: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
-        self._denied = Memory(REMEMBERED)
+        self._readings: Lru[tuple[str, str], Reading] = Lru(READINGS)
+        self._shown: Lru[tuple[str, str, int], Shown] = Lru(ANSWERED)
 
-    def json(self, tagger: Tagger, visit: Visit, state: State) -> bytes:
-        """Where a stored visit stands: an s.View as it goes over the wire."""
+    def reading(self, tagger: Tagger, visit: Visit) -> Reading:
+        """A stored visit, read once."""
+        return self._readings.made((tagger.digest_, visit.id), lambda: tagger.read(visit))
+
+    def shown(self, tagger: Tagger, visit: Visit, state: State) -> Shown:
+        """Where a stored visit stands."""
         key = (tagger.digest_, visit.id, state.version)
-        if (known := self.known(*key)) is not None:
-            return known
-        absent = settle(tagger, state).absent
-        denied = self._denied.get(
-            (tagger.digest_, visit.id, absent), lambda: denials(tagger, locate(tagger, visit), absent)
-        )
-        made = view(tagger, visit, state, denied).model_dump_json().encode()
-        with self._lock:
-            self._views[key] = made
-            while len(self._views) > REMEMBERED:
-                self._views.popitem(last=False)
-        return made
+        return self._shown.made(key, lambda: _shown(view(self.reading(tagger, visit), state)))
 
-    def view(self, tagger: Tagger, visit: Visit, state: State) -> s.View:
-        """The same to look into."""
-        return s.View.model_validate_json(self.json(tagger, visit, state))
-
-    def known(self, digest: str, visit: str, version: int) -> bytes | None:
-        """What was answered for this version by this model, if it is still remembered."""
-        key = (digest, visit, version)
-        with self._lock:
-            if (known := self._views.get(key)) is not None:
-                self._views.move_to_end(key)
-            return known
+    def was_shown(self, digest: str, visit: str, version: int) -> Shown | None:
+        """What was answered for this version by this model, if it is still kept."""
+        return self._shown.get((digest, visit, version))
 
 
-def view(tagger: Tagger, visit: Visit, state: State, denied: dict[str, list[str]] | None = None) -> s.View:
-    """Suggestions for a visit. Cost: one query, and the reading of its notes unless `denied` is given."""
-    known = settle(tagger, state)
-    found = tagger.suggest(visit, known.confirmed, known.rejected, known.present, known.absent)
-    denied = denials(tagger, locate(tagger, visit), known.absent) if denied is None else denied
-    names = titles(tagger)
+def _shown(answered: s.View) -> Shown:
+    return Shown(
+        answered.model_dump_json().encode(),
+        Known(tuple(answered.state.confirmed), tuple(answered.state.rejected)),
+        tuple(tag.condition for tag in answered.tags),
+        tuple(tag.probability for tag in answered.tags),
+    )
+
+
+def view(reading: Reading, state: State) -> s.View:
+    """Suggestions for a visit. Cost: one query."""
+    tagger, known = reading.tagger, reading.tagger.settle(state)
+    found, denied, names = reading.suggest(known), reading.denials(known), titles(reading.tagger)
     tags = [
         s.Tag(
             condition=tag.condition,
@@ -81,28 +83,15 @@ def view(tagger: Tagger, visit: Visit, state: State, denied: dict[str, list[str]
     ]
     return s.View(
         model=tagger.digest_,
-        state=state_out(tagger, state),
+        state=_state(tagger, state, known),
         tags=tags,
         certified=found.certified,
         error_bound=found.error_bound,
     )
 
 
-def settle(tagger: Tagger, state: State) -> State:
-    """The part of a state that this model knows: an older one may have had other conditions or findings."""
-    conditions, findings = set(tagger.conditions_), tagger.vocabulary_.index
-    return State(
-        state.version,
-        tuple(c for c in state.confirmed if c in conditions),
-        tuple(c for c in state.rejected if c in conditions),
-        tuple(f for f in state.present if f in findings),
-        tuple(f for f in state.absent if f in findings),
-    )
-
-
-def state_out(tagger: Tagger, state: State) -> s.State:
-    """A state with its findings in words."""
-    known = settle(tagger, state)
+def _state(tagger: Tagger, state: State, known: Known) -> s.State:
+    """A state with its findings in words; `known` is the part of it that this model has names for."""
     decided = {*state.confirmed, *state.rejected, *state.present, *state.absent}
     kept = {*known.confirmed, *known.rejected, *known.present, *known.absent}
     return s.State(
@@ -115,19 +104,19 @@ def state_out(tagger: Tagger, state: State) -> s.State:
     )
 
 
-def why(tagger: Tagger, visit: Visit, state: State, condition: str) -> s.Why:
+def why(reading: Reading, state: Known, condition: str) -> s.Why:
     """The findings for and against a tag; one that is decided is explained as if it were open."""
-    known = _without(settle(tagger, state), condition)
-    because = tagger.why(visit, condition, known.confirmed, known.rejected, known.present, known.absent)
-    places, answered = locate(tagger, visit), {*known.present, *known.absent}
+    tagger, places = reading.tagger, reading.places
+    known = tagger.settle(state).without(condition)
+    because, answered = reading.why(known, condition), {*known.present, *known.absent}
     reasons = [
         s.Reason(
             finding=reason.finding,
-            text=_own_words(reason.finding, visit, places) or in_words(reason.finding, tagger),
+            text=_own_words(reading, reason.finding) or in_words(reason.finding, tagger),
             log_odds=reason.log_odds,
             present=reason.present,
             denied=not reason.present and (f"neg:{reason.finding}" in places or reason.finding in answered),
-            places=[_mark(p, reason.finding, tagger, [], []) for p in _places(reason.finding, places)],
+            places=[_mark(place, reason.finding, tagger, [], []) for place in _said_at(reading, reason.finding)],
         )
         for reason in because.reasons
     ]
@@ -143,43 +132,38 @@ def why(tagger: Tagger, visit: Visit, state: State, condition: str) -> s.Why:
     )
 
 
-def reading(tagger: Tagger, visit: Visit, state: State, tags: list[s.Tag]) -> s.Reading:
+def marks(reading: Reading, state: State) -> s.Reading:
     """The findings that matter to the likeliest open tags and to those confirmed. Cost: one `why` for each."""
-    known, places = settle(tagger, state), locate(tagger, visit)
+    tagger, places = reading.tagger, reading.places
+    known = tagger.settle(state)
     # worth reading for: the likeliest, as long as the record speaks for them at all
-    first = [tag.condition for i, tag in enumerate(tags[:READ_TAGS]) if tag.evidence == "for" or i < 2]
+    ranked = reading.suggest(known).tags[:READ_TAGS]
+    first = [tag.condition for i, tag in enumerate(ranked) if tag.probability > tag.baseline or i < 2]
     speaks: dict[str, tuple[list[str], list[str]]] = {}
     explains: dict[str, list[str]] = {}
     for group, conditions in enumerate((first, list(known.confirmed))):
         for condition in conditions:
-            given = _without(known, condition)
-            because = tagger.why(visit, condition, given.confirmed, given.rejected, given.present, given.absent)
             strong = [
-                r.finding
-                for r in because.reasons
-                if r.present and r.log_odds >= WORTH_A_MARK and telling(r.finding, tagger)
+                reason.finding
+                for reason in reading.why(known.without(condition), condition).reasons
+                if reason.present and reason.log_odds >= WORTH_A_MARK and telling(reason.finding, tagger)
             ][:MARKS_PER_TAG]
             for finding in strong:
                 speaks.setdefault(finding, ([], []))[group].append(condition)
             if group == 0:
                 shown = [f for f in strong if not f.startswith(("neg:", "age:", "sex:"))]
                 explains[condition] = [in_words(f, tagger) for f in shown[:3]]
-    for finding in denied_words(denials(tagger, places, known.absent), first):
+    denied = reading.denials(known)
+    for finding in dict.fromkeys(word for condition in first for word in denied.get(condition, ())):
         speaks.setdefault(f"neg:{finding}", ([], []))
-    marks = [_mark(place, f, tagger, *both) for f, both in speaks.items() for place in places.get(f, ())]
-    marks = [mark for mark in marks if mark.start is not None or mark.item is not None]
-    return s.Reading(model=tagger.digest_, version=state.version, marks=marks, explains=explains)
+    found = [_mark(place, f, tagger, *both) for f, both in speaks.items() for place in places.get(f, ())]
+    found = [mark for mark in found if mark.start is not None or mark.item is not None]
+    return s.Reading(model=tagger.digest_, version=state.version, marks=found, explains=explains)
 
 
-def denied_words(denied: dict[str, list[str]], conditions: list[str]) -> list[str]:
-    """What is denied about any of the conditions, each once."""
-    return list(dict.fromkeys(word for c in conditions for word in denied.get(c, ())))
-
-
-def questions(tagger: Tagger, visit: Visit, state: State, about: str | None = None) -> list[s.Question]:
+def questions(reading: Reading, state: Known, about: str | None = None) -> list[s.Question]:
     """The few findings whose answer would tell most."""
-    known = settle(tagger, state)
-    asked = tagger.ask(visit, known.confirmed, known.rejected, known.present, known.absent, about=about, most=ASKED)
+    tagger = reading.tagger
     return [
         s.Question(
             finding=q.finding,
@@ -190,7 +174,7 @@ def questions(tagger: Tagger, visit: Visit, state: State, about: str | None = No
             if_yes=q.if_yes,
             if_no=q.if_no,
         )
-        for q in asked
+        for q in reading.ask(tagger.settle(state), about=about, most=ASKED)
     ]
 
 
@@ -232,32 +216,22 @@ def _names(codes: tuple[Code, ...] | None) -> list[str] | None:
     return None if codes is None else [code.name or code.code for code in codes]
 
 
-def _without(state: State, condition: str) -> State:
-    return State(
-        state.version,
-        tuple(c for c in state.confirmed if c != condition),
-        tuple(c for c in state.rejected if c != condition),
-        state.present,
-        state.absent,
-    )
-
-
-def _own_words(finding: str, visit: Visit, places: dict[str, list[Located]]) -> str | None:
+def _own_words(reading: Reading, finding: str) -> str | None:
     """What the note says where a finding is a pattern of digits ("##:##"); None for others."""
-    for place in places.get(finding, ()) if "#" in finding else ():
+    for place in reading.places.get(finding, ()) if "#" in finding else ():
         if place.start is not None:
-            note: str = getattr(visit, place.field)
+            note: str = getattr(reading.visit, place.field)
             return note[place.start : place.end]
     return None
 
 
-def _places(finding: str, places: dict[str, list[Located]]) -> list[Located]:
+def _said_at(reading: Reading, finding: str) -> list[Place]:
     """Where a finding is, or where it is denied."""
-    found = places.get(finding) or places.get(f"neg:{finding}") or []
+    found = reading.places.get(finding) or reading.places.get(f"neg:{finding}") or ()
     return [place for place in found if place.start is not None or place.item is not None]
 
 
-def _mark(place: Located, finding: str, tagger: Tagger, conditions: list[str], explained: list[str]) -> s.Mark:
+def _mark(place: Place, finding: str, tagger: Tagger, conditions: list[str], explained: list[str]) -> s.Mark:
     return s.Mark(
         field=place.field,
         start=place.start,

@@ -11,12 +11,11 @@ from typing import TypeVar
 from whatelse.errors import ModelFileError, WhatelseError
 from whatelse.server.answers import Answers
 from whatelse.server.metrics import Metrics
-from whatelse.server.remember import remembering
 from whatelse.server.settings import Settings
 from whatelse.server.worklist import Worklist
 from whatelse.store import Store
 from whatelse.tagger import Tagger
-from whatelse.visits import Visit
+from whatelse.visits import Known, Visit
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ class Service:
     def __init__(self, settings: Settings, store: Store, tagger: Tagger, visits: list[Visit]) -> None:
         self.settings = settings
         self.store = store
-        self.tagger = remembering(tagger)
+        self.tagger = tagger
         self.worklist = Worklist(visits, store.secret("visits"))
         self.answers = Answers()
         self.metrics = Metrics()
@@ -46,7 +45,7 @@ class Service:
     def reload(self) -> str:
         """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest."""
         try:
-            tagger = remembering(load_model(self.settings.model))
+            tagger = load_model(self.settings.model)
         except WhatelseError:
             self.metrics.count("model_reloads", outcome="refused")
             raise
@@ -68,9 +67,10 @@ def load_model(path: Path) -> Tagger:
     tagger = Tagger.load(path)
     trial = Visit("trial", age=50.0, sex="F", chief_complaint="", triage_note="", md_comments="")
     try:
-        tagger.suggest(trial)
-        tagger.why(trial, tagger.conditions_[0])
-        tagger.ask(trial)
+        reading = tagger.read(trial)
+        reading.suggest()
+        reading.why(Known(), tagger.conditions_[0])
+        reading.ask()
     except Exception as error:
         raise ModelFileError(f"{path}: it loads but does not answer ({type(error).__name__}); fit it again") from None
     return tagger

@@ -9,6 +9,7 @@ from whatelse.server import answers, schemas
 from whatelse.server.visits import REFUSALS, Here, Viewer
 from whatelse.store import State
 from whatelse.tagger import Tagger
+from whatelse.visits import Known
 
 router = APIRouter(prefix="/api", tags=["typed visits"])
 
@@ -20,13 +21,13 @@ async def suggest(service: Here, _: Viewer, asked: schemas.AskedVisit, full: boo
     state = _state(tagger, asked)
 
     def work() -> schemas.TypedView:
-        visit = answers.typed(asked.visit)
-        view = answers.view(tagger, visit, state)
+        reading = tagger.read(answers.typed(asked.visit))
+        view = answers.view(reading, state)
         if not full:
             return schemas.TypedView(**dict(view), marks=[], explains={}, questions=[])
-        read = answers.reading(tagger, visit, state, view.tags)
-        asking = answers.questions(tagger, visit, state)
-        return schemas.TypedView(**dict(view), marks=read.marks, explains=read.explains, questions=asking)
+        found = answers.marks(reading, state)
+        asking = answers.questions(reading, state)
+        return schemas.TypedView(**dict(view), marks=found.marks, explains=found.explains, questions=asking)
 
     try:
         return await service.run(work)
@@ -42,15 +43,15 @@ async def why(service: Here, _: Viewer, asked: schemas.AskedWhy) -> schemas.Why:
     if asked.condition not in tagger.conditions_:
         raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
     try:
-        return await service.run(answers.why, tagger, answers.typed(asked.visit), state, asked.condition)
+        return await service.run(lambda: answers.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
     except QueryError as refused:
         raise HTTPException(422, str(refused)) from None
 
 
 def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
     """What was given, if this model knows all of it and none of it both ways."""
-    given = State(0, tuple(asked.confirmed), tuple(asked.rejected), tuple(asked.present), tuple(asked.absent))
-    if answers.settle(tagger, given) != given:
+    given = State(tuple(asked.confirmed), tuple(asked.rejected), tuple(asked.present), tuple(asked.absent))
+    if tagger.settle(given) != Known(given.confirmed, given.rejected, given.present, given.absent):
         raise HTTPException(422, "a condition or finding is not of this model; /api/model lists the conditions")
     if {*given.confirmed} & {*given.rejected} or {*given.present} & {*given.absent}:
         raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")

@@ -92,8 +92,8 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
         likely = service.worklist.likely(i, tagger)
         top = [(tagger.conditions_[k], float(likely[k])) for k in (-likely).argsort()[:TOP].tolist()]
     else:
-        tags = service.answers.view(tagger, visit, state).tags[:TOP]
-        top = [(tag.condition, tag.probability) for tag in tags]
+        shown = service.answers.shown(tagger, visit, state)
+        top = list(zip(shown.tags, shown.probabilities, strict=True))[:TOP]
     return schemas.Row(
         key=service.worklist.keys[i],
         id=visit.id,
@@ -114,8 +114,9 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
 async def read_visit(service: Here, _: Viewer, key: str) -> Response:
     """The record, what is decided, and the suggestions."""
     visit = _visit(service, key)
-    view = schemas.View.model_validate_json(await service.run(_current, service, visit))
-    return _reply(schemas.VisitView(key=key, record=answers.record(visit), **dict(view)).model_dump_json())
+    view, record = await service.run(_current, service, visit), answers.record(visit).model_dump_json().encode()
+    # a VisitView is a View with two entries more: they are put in front of what was made already
+    return _reply(b'{"key":"%b","record":%b,%b' % (key.encode(), record, view[1:]))
 
 
 @router.get("/visits/{key}/suggestions", responses=REFUSALS, response_model=schemas.View)
@@ -132,8 +133,8 @@ def _reply(answer: str | bytes, status: int = 200) -> Response:
 def _current(service: Service, visit: Visit) -> bytes:
     """Mostly somebody has seen this version already, and its number is all that is asked of the database."""
     tagger, store = service.tagger, service.store
-    known = service.answers.known(tagger.digest_, visit.id, store.version(visit.id))
-    return service.answers.json(tagger, visit, store.state(visit.id)) if known is None else known
+    shown = service.answers.was_shown(tagger.digest_, visit.id, store.version(visit.id))
+    return (shown or service.answers.shown(tagger, visit, store.state(visit.id))).json
 
 
 @router.get("/visits/{key}/findings", responses=REFUSALS)
@@ -142,8 +143,7 @@ async def findings(service: Here, _: Viewer, key: str) -> schemas.Reading:
     visit = _visit(service, key)
 
     def work() -> schemas.Reading:
-        tagger, state = service.tagger, service.store.state(visit.id)
-        return answers.reading(tagger, visit, state, service.answers.view(tagger, visit, state).tags)
+        return answers.marks(service.answers.reading(service.tagger, visit), service.store.state(visit.id))
 
     return await service.run(work)
 
@@ -153,7 +153,11 @@ async def why(service: Here, _: Viewer, key: str, condition: str) -> schemas.Why
     """The findings for and against one condition."""
     visit, tagger = _visit(service, key), service.tagger
     name = _condition(tagger, condition)
-    return await service.run(lambda: answers.why(tagger, visit, service.store.state(visit.id), name))
+
+    def work() -> schemas.Why:
+        return answers.why(service.answers.reading(tagger, visit), service.store.state(visit.id), name)
+
+    return await service.run(work)
 
 
 @router.get("/visits/{key}/questions", responses=REFUSALS)
@@ -164,7 +168,7 @@ async def questions(service: Here, _: Viewer, key: str, about: str | None = None
 
     def work() -> schemas.Questions:
         state = service.store.state(visit.id)
-        asked = answers.questions(tagger, visit, state, name)
+        asked = answers.questions(service.answers.reading(tagger, visit), state, name)
         return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked)
 
     return await service.run(work)
@@ -223,14 +227,13 @@ def _shown(service: Service, digest: str, visit: Visit, version: int, subject: s
     Answers are remembered when they are given; after a restart or a change of model they may be forgotten, and then
     the history says so rather than something that was not shown.
     """
-    known = service.answers.known(digest, visit.id, version)
-    if known is None:
+    was = service.answers.was_shown(digest, visit.id, version)
+    if was is None:
         return {"remembered": False}
-    view = schemas.View.model_validate_json(known)
-    shown: dict[str, Any] = {"confirmed": view.state.confirmed, "rejected": view.state.rejected, "of": len(view.tags)}
-    for tag in view.tags:
-        if tag.condition == subject:
-            shown |= {"probability": tag.probability, "rank": tag.rank}
+    shown = {"confirmed": list(was.known.confirmed), "rejected": list(was.known.rejected), "of": len(was.tags)}
+    if subject in was.tags:
+        at = was.tags.index(subject)
+        shown |= {"probability": was.probabilities[at], "rank": at + 1}
     return shown
 
 
@@ -240,7 +243,8 @@ async def _record(service: Service, visit: Visit, decision: Decision) -> Respons
         done = await asyncio.wrap_future(service.store.record(decision))
     except Conflict as conflict:
         service.metrics.count("conflicts")
-        view = await service.run(service.answers.view, tagger, visit, conflict.state)
+        reading = await service.run(service.answers.reading, tagger, visit)
+        view = await service.run(answers.view, reading, conflict.state)
         last = conflict.latest
         moved = schemas.Conflict(
             detail="this visit has moved on; look again",
@@ -256,4 +260,4 @@ async def _record(service: Service, visit: Visit, decision: Decision) -> Respons
         raise HTTPException(503, "the decision could not be stored; nothing was recorded, try again") from None
     if not done.repeated:
         service.metrics.count("decisions", verdict=done.entry.verdict)
-    return _reply(await service.run(service.answers.json, tagger, visit, done.state))
+    return _reply((await service.run(service.answers.shown, tagger, visit, done.state)).json)

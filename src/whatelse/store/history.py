@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from whatelse.errors import WhatelseError
+from whatelse.visits import Known
 
 Kind = Literal["tag", "finding", "undo"]
 Verdict = Literal["confirmed", "rejected", "present", "absent", "open"]
@@ -58,15 +59,11 @@ class Entry(Line):
     request: str
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What is decided about a visit: names in the order they were decided."""
+@dataclass(frozen=True)
+class State(Known):
+    """What is decided about a visit, names in the order they were decided, and the version of the visit it is of."""
 
     version: int = 0
-    confirmed: tuple[str, ...] = ()
-    rejected: tuple[str, ...] = ()
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

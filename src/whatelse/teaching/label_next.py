@@ -33,6 +33,7 @@ from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.learning.baselines import naive_labels
+from whatelse.learning.learners import arrays
 from whatelse.noisyor.posterior import posterior
 
 Floats = NDArray[np.float64]
@@ -68,7 +69,7 @@ def guess_probabilities(cohort: Cohort) -> Floats:
     guess = NoiseRates.from_given(
         cohort.conditions, anchor_rate=fired, ppv=np.full(fired.size, GUESSED_PPV), fn=np.minimum(odds, 0.4)
     )
-    model = naive_labels(cohort.X, cohort.anchor_columns, guess.prior, guess.sensitivity, guess.false_positive)
+    model = naive_labels(cohort.X, cohort.anchor_columns, arrays(guess))
     return posterior(model, cohort.X, tolerance=0.01, top=0).marginals
 
 

@@ -8,33 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from whatelse.noisyor.anchored.excuses import excused, only
+from whatelse.noisyor.anchored.excuses import only
 from whatelse.noisyor.anchored.hidden import Pairs, noisyor_gains
+from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
-
-
-@dataclass(frozen=True, eq=False)
-class AnchorRates:
-    """(m,) each: P(Y=1), P(A=1 | Y=1) and P(A=1 | Y=0)."""
-
-    prior: Floats
-    sensitivity: Floats
-    false_positive: Floats
-
-    @property
-    def log_odds(self) -> Floats:
-        """(2, m): what an anchor that is silent, or fires, adds to the log odds of its condition; never infinite."""
-        s, t = (np.clip(rate, 1e-9, 1 - 1e-9) for rate in (self.sensitivity, self.false_positive))
-        return np.stack([np.log1p(-s) - np.log1p(-t), np.log(s) - np.log(t)])
-
-    @property
-    def ppv(self) -> Floats:
-        """(2, m): P(Y=1 | A) of an anchor that is silent, or fires."""
-        true = np.stack([1 - self.sensitivity, self.sensitivity]) * self.prior
-        false = np.stack([1 - self.false_positive, self.false_positive]) * (1 - self.prior)
-        found: Floats = true / (true + false)
-        return found
+from whatelse.noisyor.rates import Rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +48,12 @@ class AnchorVisits:
         rate: Floats = np.log((self.A.sum(0) + 0.5) / (len(self.A) + 1))
         return rate
 
-    def of_conditions(self, bias: Floats, rates: AnchorRates) -> Floats:
+    def of_conditions(self, bias: Floats, rates: Rates) -> Floats:
         """(m,) biases of conditions from those of their anchors, log(pi / P(A)) higher."""
         return bias - self.log_rate + np.log(rates.prior)
 
 
-def noisyor_of(visits: AnchorVisits, rates: AnchorRates, excuse: Bools) -> NoisyOr:
+def noisyor_of(visits: AnchorVisits, rates: Rates, excuse: Bools) -> NoisyOr:
     """Anchors taken for conditions; then anchors as the noise rates say, and no edges to what excuses them."""
     model = cut(mle_model(visits.x, visits.A, prior=rates.prior), excuse)
     return edit_anchors(model, visits.columns, rates.sensitivity, rates.false_positive)
@@ -95,7 +74,7 @@ class Halves:
     columns: Any
 
     @classmethod
-    def of(cls, visits: AnchorVisits, rates: AnchorRates, excuse: Bools, rng: np.random.Generator) -> Halves:
+    def of(cls, visits: AnchorVisits, rates: Rates, excuse: Bools, rng: np.random.Generator) -> Halves:
         """A half at random, and the rest."""
         first: Bools = rng.random(len(visits.A)) < 0.5
         one, other = (noisyor_of(visits.rows(half), rates, excuse) for half in (first, ~first))

@@ -15,54 +15,54 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from whatelse.noisyor.anchored.anchor_visits import AnchorRates
-from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.rates import Rates
 
 ROUNDS = 3
 TOLERANCE, BUDGET = 1e-2, 4000
 LEAST, SHIFTS = 0.1, 40.0  # where the scale and the shift are looked for: from LEAST on, and between -+SHIFTS
 
 
-def marginals(model: NoisyOr, evidence: Evidence, X: sp.csr_matrix, budget: int = BUDGET) -> Floats:
+def marginals(model: JointModel, X: sp.csr_matrix, budget: int = BUDGET) -> Floats:
     """(V, m) P(Y=1 | visit), to the tolerance that counting conditions needs."""
-    return posterior(model, X, evidence=evidence(X), tolerance=TOLERANCE, budget=budget, top=0).marginals
+    return posterior(model, X, tolerance=TOLERANCE, budget=budget, top=0).marginals
 
 
 def calibrated(
-    model: NoisyOr,
-    evidence: Evidence,
+    model: JointModel,
     X: sp.csr_matrix,
-    rates: AnchorRates,
+    rates: Rates,
     *,
     temper: bool,
     budget: int = BUDGET,
-) -> tuple[NoisyOr, Evidence]:
+) -> JointModel:
     """By the visits X, in rounds: each solves for both numbers as if conditions were independent given the visit.
 
     temper  scale all log odds, not only what anchors tell
     """
-    columns = evidence.anchor_columns
+    columns = model.evidence.anchor_columns
     fires = X[:, columns].toarray().astype(bool)
     silent, firing = rates.ppv
     wanted = float((fires * firing).sum()), float((~fires * silent).sum())
     for _ in range(ROUNDS):
-        own = logit(np.clip(marginals(model, evidence, X, budget), 1e-9, 1 - 1e-9))
-        scaled = own if temper else evidence.told(X)
-        most = 1 / model.weight[columns[0]]  # weights stay within [0, 1]
+        own = logit(np.clip(marginals(model, X, budget), 1e-9, 1 - 1e-9))
+        scaled = own if temper else model.evidence.told(X)
+        most = 1 / model.noisyor.weight[columns[0]]  # weights stay within [0, 1]
         scale, shift = _solve(own - scaled, scaled, fires, wanted, most)
-        model, evidence = _scaled(model, evidence, scale, shift, temper)
-    return model, evidence
+        model = _scaled(model, scale, shift, temper)
+    return model
 
 
-def _scaled(model: NoisyOr, evidence: Evidence, scale: float, shift: float, temper: bool) -> tuple[NoisyOr, Evidence]:
+def _scaled(joint: JointModel, scale: float, shift: float, temper: bool) -> JointModel:
     """The model with log odds, or what anchors tell them, times scale; plus shift."""
+    model, evidence = joint.noisyor, joint.evidence
     all_ = scale if temper else 1.0
     weight = all_ * model.weight
     weight[evidence.anchor_columns] = scale * model.weight[evidence.anchor_columns]
     prior = np.clip(expit(all_ * logit(model.prior) + shift), 1e-9, 1 - 1e-9)
-    return (
+    return JointModel(
         NoisyOr(prior, model.fail, model.leak, model.frozen, weight, all_ * model.coupling),
         replace(evidence, weight=all_ * evidence.weight, anchor_log_odds=scale * evidence.anchor_log_odds),
     )

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.mle import mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
@@ -37,14 +38,6 @@ HALF = 0.5  # of the anchors beside j may be true, and of what the rest says bes
 ROUNDS = 8
 MOST = 60_000  # visits that are looked at
 Ints = NDArray[np.int64]
-
-
-def excused(X: sp.csr_matrix, excuse: Bools) -> Bools:
-    """(V, m) bool: visits in which the anchor of each condition is excused, by excuse (m, n)."""
-    beside: Bools = (
-        np.asarray((sp.csr_matrix(X, dtype=np.float64) @ sp.csr_matrix(excuse.T.astype(float))).todense()) > 0
-    )
-    return beside
 
 
 def only(X: sp.csr_matrix, keep: Bools) -> sp.csr_matrix:

@@ -21,14 +21,15 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from whatelse.errors import ModelError
-from whatelse.noisyor.anchored.anchor_visits import AnchorRates, AnchorVisits, Halves, noisyor_of
+from whatelse.noisyor.anchored.anchor_visits import AnchorVisits, Halves, noisyor_of
 from whatelse.noisyor.anchored.calibrate import calibrated, marginals
 from whatelse.noisyor.anchored.excuses import find_excuses
 from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden
 from whatelse.noisyor.anchored.silent_cases import gain_on_silent_cases
 from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, NoisyOr
+from whatelse.noisyor.rates import Rates
 
 PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
 DECIDE_ON = 5_000  # anchors by which it is decided whether to use it, at most
@@ -41,14 +42,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """model and evidence to answer with; history of the objective; and what was found on the way.
+    """The model to answer with, the history of the objective, and what was found on the way.
 
     linear       whether linear evidence is used
     silent_gain  what it added to the log probability of silent cases, by which that was decided; NaN if it was given
     """
 
-    model: NoisyOr
-    evidence: Evidence
+    model: JointModel
     linear: bool
     silent_gain: float
     kappa: float
@@ -59,26 +59,18 @@ class Anchored:
 def fit_anchored(
     X: sp.csr_matrix,
     anchor_columns: ArrayLike,
-    prior: ArrayLike,
-    sensitivity: ArrayLike,
-    false_positive: ArrayLike,
+    rates: Rates,
     *,
     linear: bool | None = None,
     seed: int = 0,
     on_step: Step | None = None,
 ) -> Anchored:
-    """Learn from visits X (N, n), anchors included, and the noise rates (m,) of the anchors. O(nnz(X) m) a step.
+    """Learn from visits X (N, n), anchors included, and the anchors' noise rates. O(nnz(X) m) a step.
 
     linear says whether to use linear evidence; None: unless silent cases speak against it.
     """
     columns = np.asarray(anchor_columns, np.int64)
-    rates = AnchorRates(*(np.asarray(v, float) for v in (prior, sensitivity, false_positive)))
-    if (rates.sensitivity <= rates.false_positive).any():
-        i = int(np.argmax(rates.sensitivity <= rates.false_positive))
-        raise ModelError(
-            f"the anchor of condition {i} fires no more often with it ({rates.sensitivity[i]:.3g}) than without "
-            f"({rates.false_positive[i]:.3g}): nothing can be learned from it; choose another anchor"
-        )
+    rates.informative()
     tell = on_step or (lambda what, done, total: None)
     rng = np.random.default_rng(seed)
     tell("looking for mere mentions", 0, 1)
@@ -103,16 +95,14 @@ def fit_anchored(
     tell("learning from hidden anchors", 1, 2)
     judges = visits.X[_some(len(visits.A), int(CALIBRATE_ON / rates.prior.sum()) + 1, rng)]
     rough = _assembled(noisyor, fit, rates, visits, excuse)
-    model = calibrated(*rough, judges[::3], rates, temper=linear, budget=COMPLETE_BY)
-    completed = _completed(visits, *model, rng)
+    model = calibrated(rough, judges[::3], rates, temper=linear, budget=COMPLETE_BY)
+    completed = _completed(visits, model, rng)
     fit = fit.reweighed(completed, halves.gains(completed))
-    model = calibrated(*_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
-    return Anchored(*model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
+    model = calibrated(_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
+    return Anchored(model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
 
 
-def _assembled(
-    noisyor: NoisyOr, fit: HiddenFit, rates: AnchorRates, visits: AnchorVisits, excuse: Bools
-) -> tuple[NoisyOr, Evidence]:
+def _assembled(noisyor: NoisyOr, fit: HiddenFit, rates: Rates, visits: AnchorVisits, excuse: Bools) -> JointModel:
     """The joint model: the softmax's scores as log odds of the conditions, with anchors back in as findings."""
     weight = np.full(noisyor.n, fit.kappa)
     weight[visits.columns] = 1.0
@@ -121,14 +111,14 @@ def _assembled(
     model = NoisyOr(
         np.clip(expit(bias), 1e-9, 1 - 1e-9), noisyor.fail, noisyor.leak, noisyor.frozen, weight, fit.coupling
     )
-    return model, Evidence(fit.weight, centre, excuse, visits.columns, rates.log_odds)
+    return JointModel(model, Evidence(fit.weight, centre, excuse, visits.columns, rates.log_odds))
 
 
-def _completed(visits: AnchorVisits, model: NoisyOr, evidence: Evidence, rng: np.random.Generator) -> Pairs:
+def _completed(visits: AnchorVisits, model: JointModel, rng: np.random.Generator) -> Pairs:
     """Pairs of some visits, whose confirmed conditions are joined by a draw of those that have no anchor."""
     anchored = np.flatnonzero(visits.A.any(1))
     some = anchored[_some(len(anchored), COMPLETE_ON, rng)]
-    drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, evidence, visits.X[some], COMPLETE_BY)
+    drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, visits.X[some], COMPLETE_BY)
     pairs = visits.pairs.rows(np.isin(visits.pairs.visit, some))
     return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A[some])[np.searchsorted(some, pairs.visit)])
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from whatelse.noisyor.anchored.anchor_visits import AnchorRates, AnchorVisits, Halves, cut
+from whatelse.noisyor.anchored.anchor_visits import AnchorVisits, Halves, cut
 from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.rates import Rates
 
 SURE = 0.6  # probability from which on a condition with a silent anchor counts as a case
 PENALTY = 128.0  # on the linear evidence that is tested: mild, the first steps of what would be learned
@@ -28,7 +29,7 @@ Ints = NDArray[np.int64]
 
 def gain_on_silent_cases(
     visits: AnchorVisits,
-    rates: AnchorRates,
+    rates: Rates,
     noisyor: NoisyOr,
     halves: Halves,
     start: HiddenFit,
@@ -65,7 +66,7 @@ class _Side:
     """Half of the findings: visits with these alone, a noisy-or over them, and the gains of the visits' pairs."""
 
     visits: AnchorVisits
-    rates: AnchorRates
+    rates: Rates
     noisyor: NoisyOr
     gains: Floats
 

@@ -1,0 +1,222 @@
+"""Reading: one visit, read once, and every question about it.
+
+`tagger.read(visit)` finds what is present, what nobody looked for, and where each finding stands in the record. A
+Reading then answers with that, whatever people say of the visit meanwhile (`Known`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whatelse.errors import QueryError
+from whatelse.noisyor.information import expected_information
+from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.posterior import Posterior, posterior
+from whatelse.noisyor.why import why
+from whatelse.suggestions import Because, Place, Question, Reason, Suggestions, Tag
+from whatelse.visits import Code, Known, Visit
+
+if TYPE_CHECKING:
+    from whatelse.tagger import Tagger
+
+Ints = NDArray[np.int64]
+CANDIDATES = 24  # questions weighed exactly, out of those that look most telling
+SMALL = 1e-3  # log odds not worth a line
+ASKING_TOLERANCE = 1e-3  # of the posteriors by which questions are ranked
+SAID_AGAINST = 0.25  # log odds that explicit denials must bring to count as evidence against a tag
+NOTHING = Known()
+
+
+class Reading:
+    """A visit as a tagger reads it. The tagger must not be fitted again while its readings are used.
+
+    present, unobserved   indices of the findings that the record has, and of those that nobody looked for
+    """
+
+    def __init__(self, tagger: Tagger, visit: Visit) -> None:
+        self.tagger, self.visit = tagger, visit
+        self._found = tagger.vocabulary_.find(visit)
+        self.present: Ints = np.unique(np.array([f.finding for f in self._found], np.int64))
+        self.unobserved: Ints = tagger.vocabulary_.unobserved(visit).astype(np.int64)
+
+    @cached_property
+    def places(self) -> dict[str, tuple[Place, ...]]:
+        """Finding -> where it stands in the record."""
+        names, places = self.tagger.vocabulary_.names, dict[str, list[Place]]()
+        for found in self._found:
+            item = None if found.code is None else _item(self.visit, found.field, found.code)
+            place = Place(found.field, found.start, found.end, item, found.negated)
+            places.setdefault(names[found.finding], []).append(place)
+        return {name: tuple(found) for name, found in places.items()}
+
+    def suggest(self, known: Known = NOTHING) -> Suggestions:
+        """Rank the conditions neither confirmed nor rejected."""
+        tagger, found = self.tagger, self._posterior(known)
+        bound = float(found.error_bound)
+        tags = [
+            Tag(condition, float(probability), bound, float(baseline))
+            for condition, probability, baseline in zip(
+                tagger.conditions_, found.marginals, tagger.rates_.prior, strict=True
+            )
+            if not known.about(condition)
+        ]
+        ranked = tuple(sorted(tags, key=lambda tag: -tag.probability))
+        return Suggestions(ranked, bool(found.certified), bound, tagger.digest_)
+
+    def why(self, known: Known, condition: str, most: int = 12) -> Because:
+        """The findings for and against one tag in log odds, at most `most` of them, with their places in the record."""
+        tagger = self.tagger
+        here, hidden = self._with_answers(known)
+        yes, no = tagger.condition_indices(known.confirmed), tagger.condition_indices(known.rejected)
+        (i,) = tagger.condition_indices([condition])
+        lines = why(tagger.model_, int(i), here, hidden, yes, no)
+        shown = np.argsort(-np.abs(lines.findings))[:most].tolist()
+        is_here, names = set(here.tolist()), tagger.vocabulary_.names
+        reasons = tuple(
+            Reason(names[j], float(lines.findings[j]), j in is_here, self.places.get(names[j], ()))
+            for j in shown
+            if abs(lines.findings[j]) > SMALL
+        )
+        others = {c: float(v) for c, v in zip(tagger.conditions_, lines.coupling, strict=True) if abs(v) > SMALL}
+        moved = {tagger.conditions_[k]: float(lines.confirmed[k]) for k in yes.tolist()}
+        listed = lines.prior + sum(r.log_odds for r in reasons) + sum(others.values())
+        return Because(condition, lines.log_odds, lines.prior, reasons, others, lines.log_odds - listed, moved)
+
+    def ask(self, known: Known = NOTHING, about: str | None = None, most: int = 5) -> tuple[Question, ...]:
+        """The findings not in the record whose answer is expected to tell most, about all open tags or about one.
+
+        Candidates are findings that a person can be asked about. The most telling by a first estimate are weighed
+        exactly: information is what yes or no is expected to tell of each tag, summed over tags, in bits.
+        """
+        tagger = self.tagger
+        now = self._posterior(known, ASKING_TOLERANCE, top=200)
+        answered = tagger.finding_indices([*known.present, *known.absent])
+        here, _ = self._with_answers(known)
+        candidates = np.setdiff1d(tagger.vocabulary_.askable, np.concatenate([here, answered]))
+        if not candidates.size:
+            return ()
+        chance, rough = self._rough_information(now, candidates)
+        best = np.argsort(-rough)[:CANDIDATES]
+        candidates, chance = candidates[best], chance[best]
+        names = [tagger.vocabulary_.names[j] for j in candidates]
+        after = self._if_answered(known, names)
+        # among visits whose notes say yes or no, where notes say no
+        denied = np.array([tagger.vocabulary_.index.get(f"neg:{name}", -1) for name in names])
+        said_no = np.where(denied >= 0, self._chance(now.explanations, now.probabilities, denied), 1 - chance)
+        shares = np.stack([chance, said_no]) / (chance + said_no)
+        mixed = (shares[:, :, None] * after).sum(0)
+        gain = shares[:, :, None] * _divergence(after, mixed)
+        watched = gain if about is None else gain[:, :, tagger.condition_indices([about])]
+        information = watched.sum((0, 2))
+        questions = []
+        for k in np.argsort(-information)[:most].tolist():
+            i = int(np.argmax(gain[:, k].sum(0))) if about is None else tagger.conditions_.index(about)
+            questions.append(
+                Question(
+                    names[k], float(information[k]), tagger.conditions_[i],
+                    float(now.marginals[i]), float(after[0, k, i]), float(after[1, k, i]),
+                )
+            )  # fmt: skip
+        return tuple(questions)
+
+    def denials(self, known: Known = NOTHING) -> dict[str, list[str]]:
+        """Condition -> findings that the record or an answer denies, strongest first, if they count against it.
+
+        In a noisy-or model a finding that is not there takes log f_ij from the odds. Here that is summed over findings
+        that somebody said are not there; those nobody mentioned are missing evidence, not evidence against.
+        """
+        index, model = self.tagger.vocabulary_.index, self.tagger.model_
+        negated = {name.removeprefix("neg:") for name in self.places if name.startswith("neg:")}
+        words = sorted(word for word in negated - self.places.keys() | set(known.absent) if word in index)
+        if not words:
+            return {}
+        columns = np.array([index[word] for word in words])
+        noisyor, evidence = model.noisyor, model.evidence
+        lines = noisyor.weight[columns] * np.log(np.maximum(noisyor.fail[:, columns], 1e-300))
+        lines = lines - evidence.weight[:, columns] * evidence.centre[columns]
+        for k, word in enumerate(words):
+            if (j := index.get(f"neg:{word}")) is not None:
+                lines[:, k] += evidence.weight[:, j] * (1.0 - evidence.centre[j])
+        out = {}
+        for i, condition in enumerate(self.tagger.conditions_):
+            if -np.minimum(lines[i], 0).sum() > SAID_AGAINST:
+                order = [k for k in np.argsort(lines[i]).tolist() if lines[i, k] < -0.05]
+                out[condition] = [words[k] for k in order[:3]]
+        return out
+
+    # ---- from names to arrays
+
+    def _posterior(self, known: Known, tolerance: float | None = None, top: int = 1) -> Posterior:
+        here, hidden = self._with_answers(known)
+        return posterior(
+            self.tagger.model_, here, hidden,
+            self.tagger.condition_indices(known.confirmed), self.tagger.condition_indices(known.rejected),
+            tolerance=tolerance or self.tagger.tolerance, top=top,
+        )  # fmt: skip
+
+    def _with_answers(self, known: Known) -> tuple[Ints, Ints]:
+        """Indices present, and indices that nobody looked for, with the answers to questions.
+
+        A "no" is a pertinent negative: where notes say so often enough, the model knows it as the finding `neg:` word.
+        """
+        if not (known.present or known.absent):
+            return self.present, self.unobserved
+        yes, no = self.tagger.finding_indices(known.present), self.tagger.finding_indices(known.absent)
+        if both := np.intersect1d(yes, no).tolist():
+            name = self.tagger.vocabulary_.names[both[0]]
+            raise QueryError(f"the finding {name!r} is both present and absent; it can be only one")
+        index = self.tagger.vocabulary_.index
+        denied = [j for name in known.absent if (j := index.get(f"neg:{name}")) is not None]
+        said = np.union1d(self.present, np.concatenate([yes, np.array(denied, np.int64)]))
+        here = np.setdiff1d(said, no).astype(np.int64)
+        hidden = np.setdiff1d(self.unobserved, np.concatenate([here, no])).astype(np.int64)
+        return here, hidden
+
+    # ---- what an answer would tell
+
+    def _if_answered(self, known: Known, names: list[str]) -> Floats:
+        """(2, c, m) probabilities of all conditions if each of c findings were present, and if it were absent."""
+        answers = [replace(known, present=(*known.present, name)) for name in names]
+        answers += [replace(known, absent=(*known.absent, name)) for name in names]
+        here, hidden = map(list, zip(*map(self._with_answers, answers), strict=True))
+        tagger = self.tagger
+        found = posterior(
+            tagger.model_, here, hidden,
+            tagger.condition_indices(known.confirmed), tagger.condition_indices(known.rejected),
+            tolerance=ASKING_TOLERANCE, top=0,
+        )  # fmt: skip
+        return found.marginals.reshape(2, len(names), -1)
+
+    def _chance(self, states: Bools, weights: Floats, findings: Ints) -> Floats:
+        """Probability (c,) that each finding is present, given joint states (S, m) and their weights (S,)."""
+        model = self.tagger.model_.noisyor
+        with np.errstate(divide="ignore"):
+            kept = np.maximum(np.log(model.fail[:, findings]), -700.0)
+        quiet = np.exp(states.astype(float) @ kept) * (1 - model.leak[findings])
+        chance: Floats = 1 - weights @ quiet / weights.sum()
+        return chance
+
+    def _rough_information(self, now: Posterior, candidates: Ints) -> tuple[Floats, Floats]:
+        """Chance that each candidate is present, and roughly what it would tell: the noisy-or's information, and for
+        the evidence half its variance in log odds times that of the tag."""
+        model = self.tagger.model_
+        chance, rough = expected_information(model.noisyor, now.explanations, now.probabilities, candidates)
+        spread = now.marginals * (1 - now.marginals)
+        return chance, rough + 0.5 * chance * (1 - chance) * (spread @ model.evidence.weight[:, candidates] ** 2)
+
+
+def _item(visit: Visit, field: str, code: Code) -> int | None:
+    codes: tuple[Code, ...] = getattr(visit, field) or ()
+    return codes.index(code) if code in codes else None
+
+
+def _divergence(after: Floats, before: Floats) -> Floats:
+    """KL(after || before) of each Bernoulli probability, in bits."""
+    a, b = np.clip(after, 1e-12, 1 - 1e-12), np.clip(before, 1e-12, 1 - 1e-12)
+    gain: Floats = (a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b))) / np.log(2)
+    return gain
