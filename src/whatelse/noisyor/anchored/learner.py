@@ -1,11 +1,11 @@
 """The default learner: a noisy-or from anchors, weighed and joined by what hidden anchors teach. No labels, no drift.
 
-1. Findings that give an anchor away as a mere mention excuse it (`excuse.py`).
+1. Findings that give an anchor away as a mere mention excuse it (`excuses.py`).
 2. A noisy-or by maximum likelihood from the anchors that are not excused, taken for conditions; edges from a condition
    to what excuses its anchor are cut (`anchor_visits.py`).
 3. How much its findings count, which conditions go together and, where it helps, linear evidence: fitted to hidden
    anchors, a concave problem (`hidden.py`), on visits that the noisy-or of step 2 did not see.
-4. Linear evidence is used unless it hinders where anchors are silent (`silent.py`).
+4. Linear evidence is used unless it hinders where anchors are silent (`silent_cases.py`).
 5. How much findings count once more, with the conditions of a visit that have no anchor drawn from the model's own
    posterior: findings that such a condition brought on would otherwise speak against all of the rest.
 6. As many conditions as the noise rates say (`calibrate.py`).
