@@ -104,7 +104,6 @@ def build(
     from whatelse.anchors import AnchorSet
     from whatelse.cohort import Cohort, build_cohort
     from whatelse.progress import track
-    from whatelse.text.rules import SHIPPED
 
     if like is not None and conditions is not None:
         raise InputError("--like brings its own conditions: leave --conditions out")
@@ -130,7 +129,7 @@ def build(
         max_share=max_share,
         max_terms=(None if survey else 1000) if max_terms is None else (max_terms or None),
         min_visits=(10 if survey else 1) if min_visits is None else min_visits,
-        rules=rules if rules in SHIPPED else str(Path(rules).absolute()),
+        rules=rules,
         bigrams=bigrams,
         like=Cohort.open(like) if like is not None else None,
         about=about,

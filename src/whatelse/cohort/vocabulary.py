@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from whatelse.anchors import AnchorSet
 from whatelse.cohort.findings import Finder
-from whatelse.errors import CohortError, WhatelseError
-from whatelse.text import join_bigrams
+from whatelse.errors import CohortError, InputError, WhatelseError
+from whatelse.text import Rules, join_bigrams, load_rules
+from whatelse.text.rules import SHIPPED
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 Ints = NDArray[np.int32]
 ASKED_SYSTEMS = ("rfv", "vital", "chronic", "visit")  # coded findings that a person can answer for
+SCHEMA = 2  # of the JSON form; 1 had the name or path of the rules instead of the rules themselves
 
 
 class Found(NamedTuple):
@@ -39,7 +41,7 @@ class Vocabulary:
     counts   (n,) visits of the cohort it was made from that have the finding
     visits   how many visits that cohort had
     anchors  the conditions
-    rules    name or path of the negation rules
+    rules    the negation rules themselves; a shipped name or a path is loaded
     bigrams  pairs of words that are joined
     """
 
@@ -47,10 +49,11 @@ class Vocabulary:
     counts: NDArray[np.int64]
     visits: int
     anchors: AnchorSet
-    rules: str = "default"
+    rules: Rules = "default"  # type: ignore[assignment]
     bigrams: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", load_rules(self.rules))
         m = len(self.anchors.names)
         if self.names[len(self.names) - m :] != tuple(f"anchor:{c}" for c in self.anchors.names):
             raise CohortError(f"a vocabulary must end with the anchors of its {m} conditions, in their order")
@@ -147,24 +150,29 @@ class Vocabulary:
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values."""
         return {
+            "schema": SCHEMA,
             "names": list(self.names),
             "counts": self.counts.tolist(),
             "visits": self.visits,
-            "rules": self.rules,
+            "rules": self.rules.to_json(),
             "bigrams": sorted(map(list, self.bigrams)),
             **self.anchors.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Any) -> Vocabulary:
-        """What `to_json` wrote; CohortError if it is anything else."""
+        """What `to_json` wrote, in this schema or an older one; CohortError if it is anything else. Opens no file."""
+        schema = value.get("schema", 1) if isinstance(value, dict) else 0
+        if not isinstance(schema, int) or schema > SCHEMA:
+            raise CohortError(f"the vocabulary is of schema {schema}, this whatelse reads {SCHEMA}: upgrade whatelse")
+        rules = _rules(value.get("rules"))
         try:
             return cls(
                 names=tuple(_strings(value["names"])),
                 counts=np.array(value["counts"], dtype=np.int64),
                 visits=int(value["visits"]),
                 anchors=AnchorSet.from_json({"conditions": value["conditions"]}, source="vocabulary"),
-                rules=str(value["rules"]),
+                rules=rules,
                 bigrams=frozenset((a, b) for a, b in map(_strings, value["bigrams"])),
             )
         except (KeyError, TypeError, ValueError) as problem:
@@ -199,6 +207,22 @@ def _fields_of(name: str) -> frozenset[str]:
     if not colon or prefix == "neg" or prefix.startswith("#"):
         return frozenset(TEXT_FIELDS)
     return frozenset([_BY_PREFIX.get(prefix, "coded")])
+
+
+def _rules(value: Any) -> Rules:
+    """Rules as a vocabulary keeps them. Older ones kept a name; a path is not opened, for the file may come from
+    anywhere and the rules may have changed since."""
+    if not isinstance(value, str):
+        try:
+            return Rules.from_json(value)
+        except InputError as problem:
+            raise CohortError(f"the vocabulary is damaged: {problem}") from None
+    if value not in SHIPPED:
+        raise CohortError(
+            "the vocabulary names a file of negation rules instead of holding the rules, as older versions wrote it; "
+            "that file is not opened: build the cohort again with 'whatelse build … --rules FILE', and fit the model again"
+        )
+    return load_rules(value)
 
 
 def _strings(value: Iterable[Any]) -> Sequence[str]:
