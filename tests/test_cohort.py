@@ -242,7 +242,7 @@ def test_parts_put_together_are_the_whole(cohort: Cohort, cuts: tuple[int, ...])
     )
     assert first.bigrams == whole.bigrams and first.left == whole.left
     bigrams = whole.bigrams.learn()
-    for a, b in zip(whole.findings(bigrams), first.findings(bigrams), strict=True):
+    for a, b in zip(whole.findings(bigrams, {}), first.findings(bigrams, {}), strict=True):
         np.testing.assert_array_equal(a, b)
     _same(cohort_of(first), cohort)
     looked_up, *more = [Rows(cohort.vocabulary).add_all(part) for part in parts]

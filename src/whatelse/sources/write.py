@@ -25,6 +25,7 @@ TYPES = {
     "age": pa.float64(),
     "time": pa.timestamp("us"),
     "truth": pa.list_(pa.string()),
+    "numbers": pa.map_(pa.string(), pa.float64()),
     **dict.fromkeys(CODES, pa.list_(CODE)),
 }
 SCHEMA = pa.schema([(field, TYPES.get(field, pa.string())) for field in FIELDS])
@@ -83,7 +84,8 @@ def visit_to_dict(visit: Visit) -> dict[str, Any]:
     for field in FIELDS:
         value = getattr(visit, field)
         if value is not None:
-            record[field] = value.isoformat() if field == "time" else _plain(value)
+            plain = dict(value) if field == "numbers" else _plain(value)
+            record[field] = value.isoformat() if field == "time" else plain
     return record
 
 
