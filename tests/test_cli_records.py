@@ -77,7 +77,9 @@ def test_own_conditions_and_options(table: Path, tmp_path: Path) -> None:
     assert "1 conditions have no anchors and are left out: gout" in out
     cohort = Cohort.open(tmp_path / "c")
     assert cohort.conditions == ("fever",) and cohort.A[:, 0].tolist() == [False, False, False, True]
-    assert cohort.vocabulary.rules == "paper" and not cohort.vocabulary.bigrams and len(cohort.vocabulary.names) == 4
+    assert (
+        cohort.vocabulary.rules.name == "paper" and not cohort.vocabulary.bigrams and len(cohort.vocabulary.names) == 4
+    )
 
 
 def test_shared_anchors_are_noted(table: Path, tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +16,11 @@ import pytest
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort import counting as collecting
+from whatelse.cohort.build import cohort_of, cohort_of_rows
+from whatelse.cohort.counting import Collector, Rows
+from whatelse.cohort.findings import Finder
 from whatelse.cohort.vocabulary import Vocabulary
-from whatelse.errors import CohortError
+from whatelse.errors import CohortError, OutputError
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits
 from whatelse.text import BigramCounts, tokenize
@@ -151,6 +158,7 @@ def test_folder_round_trip(tmp_path: Path, labelled: bool) -> None:
         assert again.ids.tolist() == cohort.ids.tolist() and again.about == {"source": "test"}
         assert again.vocabulary.to_json() == cohort.vocabulary.to_json()
         np.testing.assert_array_equal(again.labelled, cohort.labelled)
+        np.testing.assert_array_equal(again.known, cohort.known)
         assert (again.Y is None) == (cohort.Y is None)
         if cohort.Y is not None:
             np.testing.assert_array_equal(again.Y, cohort.Y)
@@ -158,6 +166,151 @@ def test_folder_round_trip(tmp_path: Path, labelled: bool) -> None:
         cohort.save(folder)  # over itself
     assert sorted(p.name for p in tmp_path.iterdir()) == ["half", "made"]
     assert sorted(p.name for p in folder.iterdir()) == ["cohort.json", "visits.arrow"]
+
+
+OWN = AnchorSet.from_json(
+    {
+        "conditions": [
+            {"name": "fall", "codes": {"icd10": ["W1"]}, "anchors": {"notes": ["s/p fall"]}},
+            {"name": "frail", "anchors": {"notes": ["frail"]}},
+        ]
+    }
+)
+
+
+def test_billing_says_nothing_about_a_condition_without_codes(tmp_path: Path) -> None:
+    some = [
+        Visit("1", chief_complaint="s/p fall", billing=(Code("icd10", "W18"),)),
+        Visit("2", chief_complaint="frail", billing=()),
+        Visit("3", chief_complaint="cough"),
+        Visit("4", truth=("frail",)),
+    ]
+    cohort = build_cohort(some, OWN)
+    for made in (cohort, Cohort.open(cohort.save(tmp_path / "c"))):
+        assert made.known.tolist() == [[True, False], [True, False], [False, False], [True, True]]
+        assert made.Y is not None and made.Y.tolist() == [[True, False], [False, False], [False, False], [False, True]]
+        assert made.labelled.tolist() == [False, False, False, True]
+        assert made.rows([3, 0]).known.tolist() == [[True, True], [True, False]]
+
+
+def test_known_labels_are_given_whole_by_row_or_not_at_all() -> None:
+    X, vocabulary = build_cohort([Visit("1"), Visit("2")], OWN).X, build_cohort([Visit("1")], OWN).vocabulary
+    ids, Y = np.array(["1", "2"], dtype=object), np.ones((2, 2), dtype=bool)
+    assert Cohort(X, vocabulary, ids, Y).known.all() and not Cohort(X, vocabulary, ids).known.any()
+    by_row = Cohort(X, vocabulary, ids, Y, np.array([True, False]))
+    assert by_row.known.tolist() == [[True, True], [False, False]] == by_row.Y.tolist()  # nothing true where unknown
+    with pytest.raises(CohortError, match=r"known has shape \(3,\)"):
+        Cohort(X, vocabulary, ids, Y, np.ones(3, bool))
+
+
+def test_a_folder_of_version_1_still_opens() -> None:
+    """Written by whatelse 0.1.0. Never write it again."""
+    old = Cohort.open(Path(__file__).parent / "data" / "cohort-version-1")
+    assert old.conditions == ("fall", "uti") and old.vocabulary.rules.name == "default"
+    assert old.labelled.tolist() == [True, True, False, True] and old.known[0].all() and not old.known[2].any()
+    assert old.Y is not None and old.Y.tolist() == [[True, False], [True, True], [False, False], [False, False]]
+    assert old.A.tolist() == [[True, False], [False, True], [False, False], [False, False]]
+
+
+def test_rows_by_index(cohort: Cohort) -> None:
+    mask = np.arange(len(cohort)) % 3 == 0
+    for which, rows in (
+        (slice(5, 20, 2), range(5, 20, 2)),
+        (mask, np.flatnonzero(mask)),
+        ([7, 3], [7, 3]),
+        (-1, [len(cohort) - 1]),
+        ((np.array([2, 4]), ...), [2, 4]),
+    ):
+        part = cohort[which]
+        assert part.ids.tolist() == cohort.ids[list(rows)].tolist() and part.shape == (len(rows), cohort.shape[1])
+        assert (cohort.X[list(rows)] != part.X).nnz == 0
+    with pytest.raises(IndexError):
+        cohort[len(cohort)]
+
+
+@pytest.mark.parametrize("cuts", [(0,), (1,), (150,), (100, 101, 400), (400,)])
+def test_parts_put_together_are_the_whole(cohort: Cohort, cuts: tuple[int, ...]) -> None:
+    everything = list(visits())
+    places = [0, *cuts, len(everything)]
+    parts = [everything[a:b] for a, b in pairwise(places)]
+    finder = Finder(AnchorSet.shipped())
+    whole, first, *rest = [Collector(finder).add_all(part) for part in (everything, *parts)]
+    for part in rest:
+        first.merge(part)
+    assert (
+        len(first) == len(whole) and list(first.words) == list(whole.words) and list(first.facts) == list(whole.facts)
+    )
+    assert first.bigrams == whole.bigrams and first.left == whole.left
+    bigrams = whole.bigrams.learn()
+    for a, b in zip(whole.findings(bigrams, {}), first.findings(bigrams, {}), strict=True):
+        np.testing.assert_array_equal(a, b)
+    _same(cohort_of(first), cohort)
+    looked_up, *more = [Rows(cohort.vocabulary).add_all(part) for part in parts]
+    for part in more:
+        looked_up.merge(part)
+    _same(cohort_of_rows(looked_up), build_cohort(everything, like=cohort))
+
+
+def _same(a: Cohort, b: Cohort) -> None:
+    assert a.vocabulary.to_json() == b.vocabulary.to_json() and a.ids.tolist() == b.ids.tolist()
+    assert (a.X != b.X).nnz == 0
+    np.testing.assert_array_equal(a.known, b.known)
+    np.testing.assert_array_equal(a.Y, b.Y)
+
+
+def test_parts_of_other_conditions_are_not_put_together(cohort: Cohort) -> None:
+    with pytest.raises(CohortError, match="other conditions or negation rules"):
+        Collector(Finder(OWN)).merge(Collector(Finder(AnchorSet.shipped())))
+    with pytest.raises(CohortError, match="other conditions or negation rules"):
+        Collector(Finder(OWN)).merge(Collector(Finder(OWN, "paper")))
+    with pytest.raises(CohortError, match="other conditions"):
+        Rows(cohort.vocabulary).merge(Rows(build_cohort([Visit("1")], OWN).vocabulary))
+
+
+def test_the_same_id_twice_is_refused() -> None:
+    with pytest.raises(CohortError, match="1 visits have an id that another visit has"):
+        build_cohort([Visit("1"), Visit("2"), Visit("1")], OWN)
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_save_that_fails_leaves_the_old_cohort(
+    tmp_path: Path, cohort: Cohort, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    folder = cohort.save(tmp_path / "c")
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    done: list[int] = []
+
+    def rename(a: object, b: object, really: Any = os.replace) -> None:
+        done.append(1)
+        if len(done) == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(a, b)
+
+    monkeypatch.setattr(os, "replace", rename)
+    with pytest.raises(OutputError, match="cannot be written"):
+        cohort.rows([1, 2]).save(folder)
+    monkeypatch.undo()
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+    assert len(Cohort.open(folder)) == len(cohort)
+
+
+def test_an_old_cohort_that_cannot_be_put_back_is_kept(
+    tmp_path: Path, cohort: Cohort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = cohort.save(tmp_path / "c")
+
+    def rename(a: Any, b: Any, really: Any = os.replace) -> None:
+        if Path(b) == folder:
+            raise OSError(errno.EACCES, "Permission denied")
+        really(a, b)
+
+    monkeypatch.setattr(os, "replace", rename)
+    with pytest.raises(OutputError, match="move it back by hand") as refused:
+        cohort.rows([1, 2]).save(folder)
+    monkeypatch.undo()
+    (kept,) = tmp_path.glob(".c-*/old")
+    assert str(kept) in str(refused.value) and len(Cohort.open(kept)) == len(cohort)
 
 
 def test_a_folder_that_is_something_else_is_left_alone(tmp_path: Path, cohort: Cohort) -> None:
@@ -186,7 +339,7 @@ def test_a_damaged_folder_says_what_is_wrong(tmp_path: Path, cohort: Cohort) -> 
     for text, says in (
         ("{", "not JSON"),
         ("{}", "not the header"),
-        (header.replace('"version": 1', '"version": 9'), "version 9"),
+        (header.replace('"version": 2', '"version": 9'), "version 9"),
     ):
         (folder / "cohort.json").write_text(text, encoding="utf-8")
         refused(says)

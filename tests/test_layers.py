@@ -18,7 +18,7 @@ FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.p
 
 # A room may import the rooms on lines above its own, and those on its own line; never one further down.
 ROOMS = """
-    __init__ errors progress visits
+    __init__ errors files progress visits
     sources
     simulate
     text
@@ -64,7 +64,7 @@ CORE_MAY_IMPORT = {
     *("numpy", "scipy", "numba", "threadpoolctl", "whatelse.errors", "whatelse.noisyor"),
     *sys.stdlib_module_names,
 }
-LEARNER_MAY_IMPORT = {"torch", "safetensors"}  # noisyor/nvil/, an extra
+LEARNER_MAY_IMPORT = {"torch", "safetensors", "whatelse.files"}  # noisyor/nvil/, an extra
 
 # Files that talk to a terminal, or that a tool runs as scripts.
 MAY_PRINT = ["cli/*", "__main__.py"]

@@ -250,9 +250,9 @@ def test_arguments(tmp_path: Path) -> None:
         read_visits([])
     with pytest.raises(InputError, match="'raise' or 'skip'"):
         read_visits(tmp_path, on_error="ignore")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="are for tables"):
+    with pytest.raises(InputError, match="encoding is for the source table; the source 'nhamcs' has its own"):
         read_visits(tmp_path, source="nhamcs", encoding="utf-8")
-    with pytest.raises(InputError, match="labels are for"):
+    with pytest.raises(InputError, match="labels is for the source nhamcs"):
         read_visits(tmp_path, labels=tmp_path)
 
 

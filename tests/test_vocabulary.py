@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from whatelse.anchors import AnchorSet
+from whatelse.cohort import build_cohort, findings
 from whatelse.cohort.findings import Finder, code_name
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError, ConditionError
+from whatelse.text import load_rules
 from whatelse.visits import Code, Visit
 
 ANCHORS = AnchorSet.from_json(
@@ -132,6 +137,57 @@ def test_json_round_trip_finds_the_same(vocabulary: Vocabulary) -> None:
     visit = Visit("1", age=44, sex="F", triage_note="s/p fall, head strike", chief_complaint="fall")
     assert again.names == vocabulary.names and again.bigrams == vocabulary.bigrams
     assert again.find(visit) == vocabulary.find(visit)
+
+
+def test_it_carries_the_rules_themselves(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("before: [sans]\nstop: ['.']\n", encoding="utf-8")
+    made = build_cohort([Visit("1", triage_note="sans fever. cough")], ANCHORS, rules=str(file), max_share=1).vocabulary
+    stored = json.loads(json.dumps(made.to_json()))
+    assert str(tmp_path) not in json.dumps(stored)
+    file.write_text("before: [without]\n", encoding="utf-8")  # moved or edited since: it does not matter
+    again = Vocabulary.from_json(stored)
+    assert again.rules == made.rules and again.rules.name == "own.yaml"
+    assert names(again, Visit("2", triage_note="sans fever. cough")) == {"neg:fever", "sans", "cough"}
+    assert Vocabulary.from_json(vocabulary.to_json()).rules == vocabulary.rules
+
+
+def test_an_older_vocabulary_opens_with_shipped_rules_and_never_opens_a_path(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    old = {k: v for k, v in vocabulary.to_json().items() if k != "schema"}
+    for name in ("default", "paper"):
+        assert Vocabulary.from_json(old | {"rules": name}).rules == load_rules(name)
+    os.mkfifo(tmp_path / "fifo")  # opening it would wait for ever
+    for path in (tmp_path / "fifo", "/dev/zero", "own.yaml"):
+        with pytest.raises(CohortError, match="not opened: build the cohort again with 'whatelse build … --rules"):
+            Vocabulary.from_json(old | {"rules": str(path)})
+    phrases = ({"other": []}, {"stop": 3}, [], None)
+    for wrong in (None, 3, {"name": "x"}, *({"name": "x", "phrases": p} for p in phrases)):
+        with pytest.raises(CohortError, match="damaged"):
+            Vocabulary.from_json(vocabulary.to_json() | {"rules": wrong})
+    with pytest.raises(CohortError, match="upgrade whatelse"):
+        Vocabulary.from_json(vocabulary.to_json() | {"schema": 99})
+
+
+def test_vocabularies_of_equal_width_are_told_apart(vocabulary: Vocabulary) -> None:
+    vocabulary.check_same(Vocabulary.from_json(vocabulary.to_json()))
+    n, m = len(vocabulary.names), len(vocabulary.conditions)
+    names = (*vocabulary.names[1 : n - m], "other", *vocabulary.names[n - m :])
+    moved = dataclasses.replace(vocabulary, names=names)
+    with pytest.raises(CohortError, match=rf"{n - m} of the cohort's {n} columns mean other findings .* --like"):
+        vocabulary.check_same(moved)
+    fewer = dataclasses.replace(vocabulary, names=names[1:], counts=vocabulary.counts[1:])
+    with pytest.raises(CohortError, match=rf"of the cohort's {n - 1} columns mean other findings than the model's {n}"):
+        vocabulary.check_same(fewer)
+
+
+def test_what_is_remembered_of_codes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "REMEMBERED", 10)
+    finder = Finder(ANCHORS)
+    for i in range(35):
+        assert finder.code("dispensed", Code("name", f"drug {i}", f"drug{i}")) == (f"rx:drug{i}", ())
+        assert len(finder._memo) <= 10
 
 
 @pytest.mark.parametrize("damage", ["names", "counts", "conditions", "bigrams"])

@@ -2,6 +2,7 @@
 
 WhatelseError
 ├── InputError         a file or a field of it is not what was expected: names file, row, column, what to do
+├── OutputError        a file or folder that cannot be written
 ├── ConditionError     a conditions or anchors file is wrong, or names something unknown
 ├── CohortError        a cohort folder is damaged, or two cohorts do not belong together
 ├── ModelError         numbers that are not a noisy-or model: names the condition or finding
@@ -32,6 +33,10 @@ class InputError(WhatelseError):
         where += [f"row {row}"] if row is not None else []
         where += [f"column {column!r}"] if column is not None else []
         super().__init__(", ".join(where) + ": " + problem if where else problem)
+
+
+class OutputError(WhatelseError):
+    """A file or folder that cannot be written: which, why, what to check. What was there before is still there."""
 
 
 class ConditionError(WhatelseError, ValueError):

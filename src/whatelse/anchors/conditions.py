@@ -102,18 +102,19 @@ class AnchorSet:
         """The conditions that have an anchor at all: nothing can be learned about the others."""
         return AnchorSet(tuple(c for c in self.conditions if c.anchors))
 
-    def labels(self, visit: Visit) -> tuple[bool, ...] | None:
-        """Which conditions are true of a visit, or None where nobody knows.
+    def labels(self, visit: Visit) -> tuple[bool | None, ...]:
+        """Of each condition whether it is true of a visit, or None where nobody knows.
 
         `truth` counts where the visit has it; else its billing codes do, by prefix within their own code system.
+        Billing says nothing about a condition for which no codes are defined.
         """
         if visit.truth is not None:
             return tuple(c.name in visit.truth for c in self.conditions)
         if visit.billing is None:
-            return None
+            return (None,) * len(self.conditions)
         codes = [(code.system, plain_code(code)) for code in visit.billing]
         return tuple(
-            any(code.startswith(c.codes[system]) for system, code in codes if system in c.codes)
+            any(code.startswith(c.codes[system]) for system, code in codes if system in c.codes) if c.codes else None
             for c in self.conditions
         )
 

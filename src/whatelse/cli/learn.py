@@ -16,6 +16,7 @@ import typer
 from whatelse.cli.answers import answer, print_answer, print_measured, print_results
 from whatelse.cli.bar import progress_bar
 from whatelse.cli.printing import print_note
+from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE, read
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
@@ -99,23 +100,30 @@ def evaluate(
 
 def tag(
     model: Path = typer.Argument(..., help="A model file."),
-    visits: Path = typer.Argument(..., help="Visit records: CSV, JSON Lines or Parquet."),
+    visits: Path = typer.Argument(..., help="Visit records: a file like those learned from."),
     confirmed: list[str] | None = typer.Option(None, "--confirmed", help="A condition known to be true; repeat."),
     rejected: list[str] | None = typer.Option(None, "--rejected", help="A condition known to be false; repeat."),
     visit: list[str] | None = typer.Option(None, "--visit", help="Only the visit with this id; may be repeated."),
     limit: int | None = typer.Option(None, "--limit", min=1, help=f"At most so many visits. [{FEW}; JSON: all]"),
     top: int = typer.Option(5, "--top", min=1, help="Tags to show for each visit."),
     reasons: int = typer.Option(4, "--reasons", min=0, help="Reasons to give for each tag."),
-    columns: Path | None = typer.Option(None, "--columns", help="YAML file, which column is which field."),
+    source: str | None = SOURCE,
+    columns: Path | None = MAP,
+    delimiter: str | None = DELIMITER,
+    encoding: str | None = ENCODING,
+    labels: Path | None = LABEL_TABLES,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object a visit, one a line."),
 ) -> None:
     """What else might these patients have, given what is confirmed and rejected?"""
-    from whatelse.sources import read_visits
     from whatelse.tagger import Tagger
 
     tagger = Tagger.load(model)
     wanted = set(visit or ())
-    found = (record for record in read_visits(visits, columns=columns) if not wanted or record.id in wanted)
+    records = read(
+        [visits], source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
+        like=tagger.vocabulary_.source,
+    )  # fmt: skip
+    found = (record for record in records if not wanted or record.id in wanted)
     most = limit or (None if as_json or wanted else FEW)
     shown = 0
     for record in islice(found, most):

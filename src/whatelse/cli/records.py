@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import fields, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,30 +12,28 @@ import typer
 
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import print_checks, print_common, print_note, print_summary, print_visit
+from whatelse.cli.source_options import (
+    DELIMITER,
+    ENCODING,
+    KINDS,
+    LABEL_TABLES,
+    MAP,
+    ON_ERROR,
+    SOURCE,
+    OnError,
+    places_of,
+    read,
+    records_of,
+)
 from whatelse.errors import CohortError, InputError
+from whatelse.sources.registry import SOURCES
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
     from whatelse.simulate import Departures
-    from whatelse.sources import VisitReader
     from whatelse.visits import Visit
 
 # Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
-
-
-class Source(StrEnum):
-    """Where visits come from."""
-
-    table = "table"
-    mimic_ed = "mimic-ed"
-    nhamcs = "nhamcs"
-
-
-class OnError(StrEnum):
-    """What to do with a row that cannot be used."""
-
-    stop = "raise"
-    skip = "skip"
 
 
 def register(app: typer.Typer) -> None:
@@ -76,20 +73,22 @@ def simulate(
 
 
 def build(
-    source: Source = typer.Argument(
-        ..., help="table (CSV, JSON Lines, Parquet), mimic-ed (a folder) or nhamcs (zips)."
+    files: list[Path] = typer.Argument(
+        ..., metavar="[SOURCE] FILES…", help=f"The files or the folder to read, after what they are: {KINDS}. [table]"
     ),
-    files: list[Path] = typer.Argument(..., help="The files or the folder to read."),
     out: Path | None = typer.Option(None, "--out", help="Folder to save the cohort in; without it, only report."),
     conditions: Path | None = typer.Option(
         None, "--conditions", help="Conditions and anchors: YAML, NHAMCS JSON, or a folder of source|identifier files."
     ),
-    labels: Path | None = typer.Option(None, "--labels", help="nhamcs: the folder of label tables."),
-    like: Path | None = typer.Option(None, "--like", help="Use the findings of this cohort (for test data)."),
-    on_error: OnError = typer.Option(OnError.stop, "--on-error", help="A row that cannot be used: stop, or skip it."),
-    columns: Path | None = typer.Option(None, "--columns", help="table: YAML file, which column is which field."),
-    delimiter: str | None = typer.Option(None, "--delimiter", help="table: the column separator, if not found out."),
-    encoding: str | None = typer.Option(None, "--encoding", help="table: the encoding, if not found out."),
+    like: Path | None = typer.Option(
+        None, "--like", help="Use the findings of this cohort (for test data), and read files as it was read."
+    ),
+    source: str | None = SOURCE,
+    columns: Path | None = MAP,
+    delimiter: str | None = DELIMITER,
+    encoding: str | None = ENCODING,
+    labels: Path | None = LABEL_TABLES,
+    on_error: OnError = ON_ERROR,
     max_share: float = typer.Option(0.5, "--max-share", help="Findings in more than this share of visits go."),
     max_terms: int | None = typer.Option(
         None, "--max-terms", help="So many of the most common findings stay; 0 for all. [1000; nhamcs: 0]"
@@ -99,41 +98,57 @@ def build(
     ),
     rules: str = typer.Option("default", "--rules", help="Negation rules: default, paper or a YAML file."),
     bigrams: bool = typer.Option(True, help="Join words that often come together."),
+    bands: int = typer.Option(5, "--bands", min=2, help="Part each number into so many bands of equal size."),
 ) -> None:
     """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels."""
     from whatelse.anchors import AnchorSet
     from whatelse.cohort import Cohort, build_cohort
     from whatelse.progress import track
-    from whatelse.text.rules import SHIPPED
 
+    if str(files[0]) in SOURCES:
+        source, files = str(files[0]), files[1:]
+        if not files:
+            raise InputError(f"no files: give what to read after {source!r}; {SOURCES[source].reads}")
     if like is not None and conditions is not None:
         raise InputError("--like brings its own conditions: leave --conditions out")
+    known = Cohort.open(like).vocabulary if like is not None else None
     anchors = AnchorSet.load(conditions) if conditions is not None else AnchorSet.shipped()
     if bare := set(anchors.names) - set(anchors.anchored().names):
         print_note(f"{len(bare)} conditions have no anchors and are left out: {', '.join(sorted(bare))}")
         anchors = anchors.anchored()
     for names, count in Counter(anchors.shared().values()).items():
         print_note(f"{count} anchors stand for {' and '.join(names)}; an anchor should have one parent only")
-    survey = source is Source.nhamcs
-    reader = _read(files, source, on_error.value, columns, delimiter, encoding, labels)
+    if known is not None and source == known.source.get("source"):
+        source = None  # said again what is known: the map that came with it stays
+    reader = read(
+        files,
+        source=source,
+        columns=columns,
+        delimiter=delimiter,
+        encoding=encoding,
+        labels=labels,
+        on_error=on_error,
+        like=known.source if known is not None else None,
+    )
     about = {
-        "source": source.value,
+        "source": reader.description["source"],
         "files": [str(file.absolute()) for file in files],
-        "columns": str(columns.absolute()) if columns else None,
-        "delimiter": delimiter,
-        "encoding": encoding,
+        "reading": dict(reader.description),
         "labels": str(labels.absolute()) if labels else None,
     }
+    survey = reader.description["source"] == "nhamcs"
     cohort = build_cohort(
         track(reader, "reading visits"),
         anchors,
         max_share=max_share,
         max_terms=(None if survey else 1000) if max_terms is None else (max_terms or None),
         min_visits=(10 if survey else 1) if min_visits is None else min_visits,
-        rules=rules if rules in SHIPPED else str(Path(rules).absolute()),
+        rules=rules,
         bigrams=bigrams,
-        like=Cohort.open(like) if like is not None else None,
+        bands=bands,
+        like=known,
         about=about,
+        source=reader.description,
     )
     saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
     for note in reader.notes:
@@ -206,37 +221,9 @@ def _departures(settings: list[str], obey_model: bool) -> Departures:
     return start
 
 
-def _read(
-    files: list[Path],
-    source: str,
-    on_error: Any,
-    columns: Path | None,
-    delimiter: str | None,
-    encoding: str | None,
-    labels: Path | None,
-) -> VisitReader:
-    from whatelse.sources import read_visits
-
-    return read_visits(
-        files,
-        str(source),
-        on_error=on_error,
-        columns=columns,
-        delimiter=delimiter,
-        encoding=encoding,
-        labels=labels,
-    )
-
-
 def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
     """The visit's record, read again from where the cohort came from."""
-    about = cohort.about
-    if not files and not about.get("files"):
-        raise CohortError("the cohort does not say where its visits came from: give their files with --visits")
-    paths = files or [Path(file) for file in about["files"]]
-    columns, labels = (Path(about[key]) if about.get(key) else None for key in ("columns", "labels"))
-    source = about.get("source", "table")
-    for record in _read(paths, source, "skip", columns, about.get("delimiter"), about.get("encoding"), labels):
+    for record in records_of(cohort, files):
         if record.id == wanted:
             return record
-    raise InputError(f"there is no visit {wanted!r} in these files", file=", ".join(map(str, paths)))
+    raise InputError(f"there is no visit {wanted!r} in these files", file=", ".join(map(str, places_of(cohort, files))))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE
 from whatelse.errors import WhatelseError
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def register(app: typer.Typer) -> None:
 def serve(
     model: Path | None = typer.Option(None, "--model", help="The model file that 'whatelse fit' saved."),
     visits: list[Path] | None = typer.Option(None, "--visits", help="Files of visits; without, visits are typed in."),
-    source: str | None = typer.Option(None, "--source", help="What the files are: table, mimic-ed or nhamcs. [table]"),
+    source: str | None = SOURCE,
+    columns: Path | None = MAP,
+    delimiter: str | None = DELIMITER,
+    encoding: str | None = ENCODING,
+    labels: Path | None = LABEL_TABLES,
     host: str | None = typer.Option(None, "--host", help="Address to listen on. [127.0.0.1]"),
     port: int | None = typer.Option(None, "--port", help="Port to listen on; 0 takes a free one. [8000]"),
     database: str | None = typer.Option(None, "--database", help=f"Where decisions are kept. [{DATABASE}]"),
@@ -64,8 +69,9 @@ def serve(
             typer.echo(f"{name:20} {default!s:24} {field.description}")
         return
     given: dict[str, Any] = dict(
-        model=model, visits=visits or None, source=source, host=host, port=port, database=database, auth=auth
-    )
+        model=model, visits=visits or None, host=host, port=port, database=database, auth=auth,
+        source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
+    )  # fmt: skip
     from whatelse.server.settings import load_settings
 
     level = logging.getLevelNamesMapping().get(log_level.upper())

@@ -22,17 +22,18 @@ from pathlib import Path
 
 from whatelse.anchors import AnchorSet
 from whatelse.errors import ConditionError
-from whatelse.text import Token, load_rules, tokenize
+from whatelse.text import Rules, Token, load_rules, tokenize
 from whatelse.visits import CODE_FIELDS, Code, Visit
 
 Words = tuple[str, ...]
 _PREFIX = {"medication_history": "hx:", "dispensed": "rx:"}
+REMEMBERED = 100_000  # codes; drug names are typed by people, so there is no end to them
 
 
 class Finder:
-    """An AnchorSet made ready for matching. `rules` are negation rules: a shipped name or a path."""
+    """An AnchorSet made ready for matching. `rules` are negation rules: a shipped name, a path, or loaded ones."""
 
-    def __init__(self, anchors: AnchorSet, rules: str | Path = "default") -> None:
+    def __init__(self, anchors: AnchorSet, rules: str | Path | Rules = "default") -> None:
         self.anchors = anchors
         self.rules = load_rules(rules)
         self._starts: dict[str, list[tuple[Words, int, tuple[str, ...]]]] = {}
@@ -87,7 +88,10 @@ class Finder:
         known = self._memo.get((field, code))
         if known is None:
             conditions = dict.fromkeys(i for i, anchor, f in self._coded if f == field and anchor.matches(code))
-            known = self._memo[field, code] = code_name(field, code), tuple(conditions)
+            known = code_name(field, code), tuple(conditions)
+            if len(self._memo) >= REMEMBERED:
+                self._memo.clear()
+            self._memo[field, code] = known
         return known
 
     def facts(self, visit: Visit) -> Iterator[tuple[str, tuple[int, ...], str, Code | None]]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whatelse.anchors import AnchorSet
+from whatelse.cohort.bands import Bands, band, band_names
 from whatelse.cohort.findings import Finder
-from whatelse.errors import CohortError, WhatelseError
-from whatelse.text import join_bigrams
+from whatelse.errors import CohortError, InputError, WhatelseError
+from whatelse.text import Rules, join_bigrams, load_rules
+from whatelse.text.rules import SHIPPED
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 Ints = NDArray[np.int32]
 ASKED_SYSTEMS = ("rfv", "vital", "chronic", "visit")  # coded findings that a person can answer for
+SCHEMA = 2  # of the JSON form; 1 had the name or path of the rules instead of the rules themselves
 
 
 class Found(NamedTuple):
@@ -39,18 +43,24 @@ class Vocabulary:
     counts   (n,) visits of the cohort it was made from that have the finding
     visits   how many visits that cohort had
     anchors  the conditions
-    rules    name or path of the negation rules
+    rules    the negation rules themselves; a shipped name or a path is loaded
     bigrams  pairs of words that are joined
+    bands    the cuts between the bands of each number (`bands.py`)
+    source   how the files were read that it was made from, as JSON values: `read_visits(…, like=vocabulary.source)`
+             reads files like them. It names columns, never a path
     """
 
     names: tuple[str, ...]
     counts: NDArray[np.int64]
     visits: int
     anchors: AnchorSet
-    rules: str = "default"
+    rules: Rules = "default"  # type: ignore[assignment]
     bigrams: frozenset[tuple[str, str]] = frozenset()
+    bands: Bands = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", load_rules(self.rules))
         m = len(self.anchors.names)
         if self.names[len(self.names) - m :] != tuple(f"anchor:{c}" for c in self.anchors.names):
             raise CohortError(f"a vocabulary must end with the anchors of its {m} conditions, in their order")
@@ -94,23 +104,27 @@ class Vocabulary:
         """Every mention of every finding, note by note in reading order, then codes. O(length of the record)."""
         finder, index, first = self._finder, self.index, len(self.names) - len(self.conditions)
         found: list[Found] = []
-        for field in TEXT_FIELDS:
-            text = getattr(visit, field)
+        for note in TEXT_FIELDS:
+            text = getattr(visit, note)
             if not text:
                 continue
             tokens = finder.tokens(text)
-            phrases = finder.phrases(field, tokens)
+            phrases = finder.phrases(note, tokens)
             for condition, a, b in phrases:
-                found.append(Found(first + condition, field, tokens[a].start, tokens[b].end))
+                found.append(Found(first + condition, note, tokens[a].start, tokens[b].end))
             for token in join_bigrams(finder.rest(tokens, phrases), self.bigrams):
                 j = index.get(token.word)
                 if j is not None:
-                    found.append(Found(j, field, token.start, token.end, token.negated))
-        for name, conditions, field, code in finder.facts(visit):
-            found.extend(Found(first + i, field, code=code) for i in conditions)
+                    found.append(Found(j, note, token.start, token.end, token.negated))
+        for name, conditions, where, code in finder.facts(visit):
+            found.extend(Found(first + i, where, code=code) for i in conditions)
             j = index.get(name)
             if j is not None:
-                found.append(Found(j, field, code=code))
+                found.append(Found(j, where, code=code))
+        for name, value in visit.numbers or ():
+            j = index.get(self._band_names[name][band(self.bands[name], value)]) if name in self._band_names else None
+            if j is not None:
+                found.append(Found(j, "numbers"))
         return found
 
     def present(self, visit: Visit) -> Ints:
@@ -121,9 +135,10 @@ class Vocabulary:
         """The findings that nobody looked for, sorted: those of fields that are None.
 
         A word is unobserved if the visit has no note at all; an anchor, if the visit has none of the fields
-        it is looked for in.
+        it is looked for in; a band of a number, if the visit does not have that number.
         """
-        missing = {field for field in self._fields if getattr(visit, field) is None}
+        measured = {f"number {name}" for name, _ in visit.numbers or ()}
+        missing = {name for name in self._fields if name not in measured and getattr(visit, name, None) is None}
         if not missing:
             return np.empty(0, dtype=np.int32)
         return np.array([j for j, fields in enumerate(self._sources) if fields <= missing], dtype=np.int32)
@@ -147,25 +162,34 @@ class Vocabulary:
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values."""
         return {
+            "schema": SCHEMA,
             "names": list(self.names),
             "counts": self.counts.tolist(),
             "visits": self.visits,
-            "rules": self.rules,
+            "rules": self.rules.to_json(),
             "bigrams": sorted(map(list, self.bigrams)),
+            "bands": {name: list(cuts) for name, cuts in self.bands.items()},
+            "source": dict(self.source),
             **self.anchors.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Any) -> Vocabulary:
-        """What `to_json` wrote; CohortError if it is anything else."""
+        """What `to_json` wrote, in this schema or an older one; CohortError if it is anything else. Opens no file."""
+        schema = value.get("schema", 1) if isinstance(value, dict) else 0
+        if not isinstance(schema, int) or schema > SCHEMA:
+            raise CohortError(f"the vocabulary is of schema {schema}, this whatelse reads {SCHEMA}: upgrade whatelse")
+        rules = _rules(value.get("rules"))
         try:
             return cls(
                 names=tuple(_strings(value["names"])),
                 counts=np.array(value["counts"], dtype=np.int64),
                 visits=int(value["visits"]),
                 anchors=AnchorSet.from_json({"conditions": value["conditions"]}, source="vocabulary"),
-                rules=str(value["rules"]),
+                rules=rules,
                 bigrams=frozenset((a, b) for a, b in map(_strings, value["bigrams"])),
+                bands={str(name): _cuts(cuts) for name, cuts in dict(value.get("bands", {})).items()},
+                source=dict(value.get("source", {})),
             )
         except (KeyError, TypeError, ValueError) as problem:
             said = f": {problem}" if isinstance(problem, WhatelseError) else ""
@@ -178,12 +202,18 @@ class Vocabulary:
         return Finder(self.anchors, self.rules)
 
     @cached_property
+    def _band_names(self) -> dict[str, list[str]]:
+        return {name: band_names(name, cuts) for name, cuts in self.bands.items() if cuts}
+
+    @cached_property
     def _sources(self) -> list[frozenset[str]]:
-        """The fields each finding can come from."""
+        """The fields each finding can come from; of a band, the name of its number (after "number ")."""
         anchors = {
             f"anchor:{c.name}": frozenset(f for a in c.anchors for f in a.fields) for c in self.anchors.conditions
         }
-        return [anchors[name] if name in anchors else _fields_of(name) for name in self.names]
+        numbers = {f: frozenset([f"number {name}"]) for name, bands in self._band_names.items() for f in bands}
+        named = numbers | anchors
+        return [named[name] if name in named else _fields_of(name) for name in self.names]
 
     @cached_property
     def _fields(self) -> frozenset[str]:
@@ -199,6 +229,29 @@ def _fields_of(name: str) -> frozenset[str]:
     if not colon or prefix == "neg" or prefix.startswith("#"):
         return frozenset(TEXT_FIELDS)
     return frozenset([_BY_PREFIX.get(prefix, "coded")])
+
+
+def _cuts(value: Iterable[Any]) -> tuple[float, ...]:
+    cuts = tuple(float(cut) for cut in value)
+    if any(not a < b for a, b in pairwise((-np.inf, *cuts, np.inf))):
+        raise ValueError("cuts must rise")
+    return cuts
+
+
+def _rules(value: Any) -> Rules:
+    """Rules as a vocabulary keeps them. Older ones kept a name; a path is not opened, for the file may come from
+    anywhere and the rules may have changed since."""
+    if not isinstance(value, str):
+        try:
+            return Rules.from_json(value)
+        except InputError as problem:
+            raise CohortError(f"the vocabulary is damaged: {problem}") from None
+    if value not in SHIPPED:
+        raise CohortError(
+            "the vocabulary names a file of negation rules instead of holding the rules, as older versions wrote it; "
+            "that file is not opened: build the cohort again with 'whatelse build … --rules FILE', then fit again"
+        )
+    return load_rules(value)
 
 
 def _strings(value: Iterable[Any]) -> Sequence[str]:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from whatelse.errors import ModelError
+from whatelse.files import write_whole
 from whatelse.noisyor.nvil.settings import L2_CHOICES, NvilSettings
 from whatelse.noisyor.params import Bools, NoisyOr
 from whatelse.noisyor.recovery import heldout_anchor_draws, heldout_anchor_scores
@@ -193,7 +194,5 @@ class _Files:
         if self.chosen is None:
             return
         score, epoch, model = best
-        scratch = self.chosen.with_suffix(".part")
         arrays = {"score": np.array([score]), "epoch": np.array([epoch]), "fail": model.fail, "leak": model.leak}
-        save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, scratch)
-        scratch.replace(self.chosen)
+        write_whole(self.chosen, save({name: np.ascontiguousarray(value) for name, value in arrays.items()}))

@@ -21,7 +21,8 @@ import numpy as np
 
 from whatelse import __version__
 from whatelse.errors import ModelFileError
-from whatelse.model.file import ModelFile, write_whole
+from whatelse.files import write_whole
+from whatelse.model.file import ModelFile
 
 ACROSS = 12  # nodes side by side in GeNIe's window
 

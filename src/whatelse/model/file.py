@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -24,7 +23,8 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from whatelse import __version__
-from whatelse.errors import ModelError, ModelFileError
+from whatelse.errors import ModelError, ModelFileError, OutputError
+from whatelse.files import write_whole
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
@@ -107,7 +107,10 @@ def save(path: str | os.PathLike[str], model: ModelFile) -> str:
             f"{path}: names, vocabulary and history take {length:,} bytes, more than the {MAX_HEADER:,} a header may "
             "have; keep the learning history elsewhere"
         )
-    write_whole(path, data)
+    try:
+        write_whole(path, data)
+    except OutputError as error:
+        raise ModelFileError(str(error)) from None
     return digest
 
 
@@ -256,29 +259,3 @@ def _canonical(path: Path, header: dict[str, Any]) -> str:
         return json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{path}: vocabulary and learned must be plain JSON ({error})") from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that appears whole or not at all: a synced temporary file in the same folder, renamed."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            umask = os.umask(0)  # mkstemp makes private files; a model file has the usual permissions
-            os.umask(umask)
-            Path(temporary).chmod(0o666 & ~umask)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        if os.name == "posix":
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-    except OSError as error:
-        raise ModelFileError(f"{path}: cannot be written ({error.strerror}); check the folder and its space") from None

@@ -20,6 +20,8 @@ from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings, SettingsError
 from whatelse.sources import read_visits
 from whatelse.store import Store
+from whatelse.tagger import Tagger
+from whatelse.visits import Visit
 
 log = logging.getLogger("whatelse.server")
 
@@ -28,8 +30,21 @@ def open_service(settings: Settings) -> Service:
     """Load the model, read the visits, open the database."""
     settings.check()
     tagger = load_model(settings.model)
-    visits = list(read_visits(settings.visits, settings.source, on_error="skip")) if settings.visits else []
-    return Service(settings, Store(settings.database), tagger, visits)
+    return Service(settings, Store(settings.database), tagger, _visits(settings, tagger))
+
+
+def _visits(settings: Settings, tagger: Tagger) -> list[Visit]:
+    """The visits of the files, read as the model's own were; rows that cannot be used are left out and counted."""
+    if not settings.visits:
+        return []
+    reader = read_visits(
+        settings.visits, settings.source, columns=settings.columns, delimiter=settings.delimiter,
+        encoding=settings.encoding, labels=settings.labels, on_error="skip", like=tagger.vocabulary_.source,
+    )  # fmt: skip
+    visits = list(reader)
+    for kind, count in sorted(reader.left_out.items()):
+        log.warning("left out %d rows of the visits: %s", count, kind)
+    return visits
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:

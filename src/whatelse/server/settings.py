@@ -32,7 +32,15 @@ class Settings(BaseSettings):
     visits: list[Path] = Field(
         default=[], description="files of visits for the worklist; without any, visits are typed in"
     )
-    source: str = Field(default="table", description="what the files are: table, mimic-ed or nhamcs")
+    source: str | None = Field(
+        default=None, description="what the files are: table, mimic-ed, nhamcs …; as learned from if not given"
+    )
+    columns: Path | None = Field(
+        default=None, description="YAML file, which column is which field; as learned from if not given"
+    )
+    delimiter: str | None = Field(default=None, description="the column separator of a table, if not found out")
+    encoding: str | None = Field(default=None, description="the encoding of a table, if not found out")
+    labels: Path | None = Field(default=None, description="the folder of label tables, for nhamcs")
     host: str = Field(default="127.0.0.1", description="address to listen on; other than loopback needs 'auth'")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     database: str = Field(

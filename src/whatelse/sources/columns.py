@@ -1,13 +1,19 @@
 """Columns: which column of a table is which field of a Visit.
 
-A column map is a small YAML file (or the same as a dict). Fields that it does not name are looked for
-under their own names, in any case:
+A column map is part of the description of a source (`description.py`): a small YAML file, or the same as a dict. Fields
+that it does not name are looked for under their own names, in any case:
 
-    id: visit_no
+    id: visit_no                                           {row_number: true} where the table has no id
     sex: {column: gender, values: {1: F, 2: M}}
     triage_note: [nurse_note, nurse_addendum]              several columns are joined by a newline
     dispensed: {column: drugs, separator: "|", system: gsn}
     billing: {column: [dx1, dx2, dx3], system: icd10}
+    coded:                                                 several columns, each with its system
+      - {column: esi, system: triage}
+      - {column: arrival, system: arrival, values: {AMB: ambulance, WALK: null}}
+    numbers:                                               see `numbers.py`
+      temp: [">= 38 -> vital:fever", "< 35 -> vital:cold"]
+      pulse: bands
     time: {column: arrived, format: "%d.%m.%Y %H:%M"}
     missing: [NA, "."]                                     cells that mean unknown, in any column
 """
@@ -18,83 +24,106 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
-import yaml
-
 from whatelse.errors import InputError
-from whatelse.visits import Sex, Visit
+from whatelse.sources.numbers import Number, read_number
+from whatelse.visits import Visit
 
 FIELDS = tuple(field.name for field in fields(Visit))
 CODES = ("medication_history", "dispensed", "billing", "coded")
 LISTS = (*CODES, "truth")
+SINGLE = ("id", "age", "sex", "time")
 SYSTEMS = {"medication_history": "name", "dispensed": "name", "billing": "icd", "coded": "coded"}
 OPTIONS: dict[str, tuple[str, ...]] = {
+    "id": ("row_number",),
     "sex": ("values",),
     "time": ("format",),
     "truth": ("separator",),
-    **dict.fromkeys(CODES, ("separator", "system")),
+    **dict.fromkeys(CODES, ("separator", "system", "values")),
 }
+Places = dict[str, tuple[tuple[int, ...], ...]]
+NEXT = "'whatelse inspect FILE --out map.yaml' writes a first column map to edit"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The columns of one field, and how to read their cells."""
+    """Columns that are read alike into one field, and how to read their cells."""
 
     columns: tuple[str, ...]
     separator: str = "|"
     system: str = ""
     format: str | None = None
-    values: Mapping[str, Sex | None] | None = None
+    values: Mapping[str, str | None] | None = None
     asked: bool = False  # named in the map: then it is an error if the file does not have it
+    row_number: bool = False  # an id made of the file's name and the number of the row: there is no column
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    fields: Mapping[str, Column]
-    missing: frozenset[str]
+    """fields: the groups of columns of each field; numbers: columns of measurements; missing: cells that mean unknown.
+
+    saved: whether the map came with a cohort or a model rather than from whoever reads the file now.
+    """
+
+    fields: Mapping[str, tuple[Column, ...]]
+    numbers: tuple[Number, ...] = ()
+    missing: frozenset[str] = frozenset()
+    saved: bool = False
+
+    def names(self) -> list[str]:
+        """Every column that it looks for, normalised, each once."""
+        wanted = [name for groups in self.fields.values() for group in groups for name in group.columns]
+        return list(dict.fromkeys(normal(name) for name in (*wanted, *(number.column for number in self.numbers))))
+
+    def asked(self) -> list[str]:
+        """The columns that the map names itself."""
+        wanted = [name for groups in self.fields.values() for g in groups if g.asked for name in g.columns]
+        return [*wanted, *(number.column for number in self.numbers)]
 
 
-def read_columns(columns: str | Path | Mapping[str, Any] | None) -> ColumnMap:
-    """A column map from a YAML file, a mapping, or None for the field names themselves."""
-    file = None
-    if isinstance(columns, str | Path):
-        file = Path(columns)
-        try:
-            columns = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError("no such column map", file=file) from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InputError("the column map cannot be read as YAML in UTF-8", file=file) from error
-    columns = {} if columns is None else columns
-    if not isinstance(columns, Mapping):
-        raise InputError("a column map has lines of the form 'field: column'", file=file)
-    if unknown := [str(name) for name in columns if name not in (*FIELDS, "missing")]:
-        raise InputError(
-            f"the column map names {unknown[0]!r}, which is not a field{_near(unknown[0], FIELDS)}; "
-            f"fields: {', '.join(FIELDS)}",
-            file=file,
-        )
-    missing = columns.get("missing", [])
+def column_map(given: Mapping[str, Any], file: object = None, saved: bool = False) -> ColumnMap:
+    """A column map from the parsed content of a description; keys that are none of its own are refused before."""
+    missing = given.get("missing", [])
     if not isinstance(missing, list):
         raise InputError("'missing' in the column map must be a list of cells that mean unknown", file=file)
+    numbers = given.get("numbers") or {}
+    if not isinstance(numbers, Mapping):
+        raise InputError("'numbers' in the column map must be a mapping of column names", file=file)
+    columns = {name: _groups(name, given.get(name), file) for name in FIELDS if name != "numbers"}
+    if not numbers:
+        columns["numbers"] = (Column(("numbers",)),)
     return ColumnMap(
-        {name: _column(name, columns.get(name), file) for name in FIELDS}, frozenset(str(cell) for cell in missing)
+        columns,
+        tuple(read_number(str(column), spec, normal, file) for column, spec in numbers.items()),
+        frozenset(str(cell) for cell in missing),
+        saved,
     )
 
 
-def _column(field: str, given: Any, file: Path | None) -> Column:
+def _groups(field: str, given: Any, file: object) -> tuple[Column, ...]:
+    if isinstance(given, list) and any(isinstance(item, Mapping) for item in given):
+        if field not in CODES:
+            raise InputError(f"the column map gives {field!r} several descriptions; it takes one", file=file)
+        return tuple(_column(field, item, file) for item in given)
+    return (_column(field, given, file),)
+
+
+def _column(field: str, given: Any, file: object) -> Column:
     system = SYSTEMS.get(field, "")
     if given is None:
         return Column((field,), system=system)
     options = dict(given) if isinstance(given, Mapping) else {"column": given}
+    if options.pop("row_number", False) is True and field == "id":
+        if options:
+            raise InputError("the column map's 'id' is a column or the row number, not both", file=file)
+        return Column((), row_number=True, asked=True)
     names = options.pop("column", field)
     names = names if isinstance(names, list) else [names]
     allowed = OPTIONS.get(field, ())
     if not names or not all(isinstance(name, str | int) for name in names):
         raise InputError(f"the column map needs a column name or a list of them for {field!r}", file=file)
-    if len(names) > 1 and field in ("id", "age", "sex", "time"):
+    if len(names) > 1 and field in SINGLE:
         raise InputError(f"the column map gives {len(names)} columns for {field!r}; it takes one", file=file)
     if wrong := [str(option) for option in options if option not in allowed]:
         raise InputError(
@@ -102,34 +131,48 @@ def _column(field: str, given: Any, file: Path | None) -> Column:
             file=file,
         )
     if "values" in options:
-        options["values"] = _sex_values(options["values"], file)
+        options["values"] = _values(field, options["values"], file)
     for option in options.keys() - {"values"}:
         if not isinstance(options[option], str) or not options[option]:
             raise InputError(f"the column map's {option!r} of {field!r} must be text", file=file)
     return Column(tuple(str(name) for name in names), **{"system": system, **options}, asked=True)
 
 
-def _sex_values(given: Any, file: Path | None) -> dict[str, Sex | None]:
-    if not isinstance(given, Mapping) or not all(sex in ("F", "M", None) for sex in given.values()):
-        raise InputError("'values' of sex must map the codes of the file to F, M or null", file=file)
-    return {str(code): sex for code, sex in given.items()}
+def _values(field: str, given: Any, file: object) -> dict[str, str | None]:
+    if field == "sex":
+        if not isinstance(given, Mapping) or not all(sex in ("F", "M", None) for sex in given.values()):
+            raise InputError("'values' of sex must map the codes of the file to F, M or null", file=file)
+    elif not isinstance(given, Mapping) or not all(isinstance(v, str | int | None) for v in given.values()):
+        raise InputError(f"'values' of {field} must map the cells of the file to codes, or to null for none", file=file)
+    return {str(code): None if value is None else str(value) for code, value in given.items()}
 
 
-def locate(column_map: ColumnMap, header: Sequence[str], file: Path) -> dict[str, tuple[int, ...]]:
-    """{field: positions in the header}. A field that the file does not have is left out; `id` must be there."""
+def locate(columns: ColumnMap, header: Sequence[str], file: object) -> Places:
+    """{field: for each group of its columns, their positions in the header}; `numbers` for each number.
+
+    A field that the file does not have is left out; `id` must be there, and so must every column that the map names.
+    """
     place = {normal(name): position for position, name in enumerate(header)}
     count = Counter(map(normal, header))
-    found = {}
-    for field, column in column_map.fields.items():
-        lacking = [name for name in column.columns if normal(name) not in place]
-        if lacking and (column.asked or field == "id"):
-            need_columns(lacking, header, file)
-        if twice := [name for name in column.columns if count[normal(name)] > 1]:
+    found: Places = {}
+
+    def positions(names: Iterable[str]) -> tuple[int, ...]:
+        if twice := [name for name in names if count[normal(name)] > 1]:
             raise InputError("this column is there more than once; rename one of them", file=file, column=twice[0])
+        return tuple(place[normal(name)] for name in names)
+
+    for field, groups in columns.fields.items():
+        lacking = [name for group in groups for name in group.columns if normal(name) not in place]
+        if lacking and (groups[0].asked or field == "id"):
+            need_columns(lacking, header, file, saved=columns.saved and groups[0].asked)
         if not lacking:
-            found[field] = tuple(place[normal(name)] for name in column.columns)
+            found[field] = tuple(positions(group.columns) for group in groups)
+    if columns.numbers:
+        need_columns([number.column for number in columns.numbers], header, file, saved=columns.saved)
+        found["numbers"] = tuple(positions([number.column]) for number in columns.numbers)
     if len(found) == 1:
-        raise InputError(f"has no column for any field but id; expected some of {', '.join(FIELDS[1:])}", file=file)
+        expected = ", ".join(FIELDS[1:])
+        raise InputError(f"has no column for any field but id; expected some of {expected}; {NEXT}", file=file)
     return found
 
 
@@ -138,18 +181,26 @@ def normal(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def need_columns(needed: Iterable[str], header: Sequence[str], file: Path) -> None:
+def need_columns(needed: Iterable[str], header: Sequence[str], file: object, saved: bool = False) -> None:
     """Raise unless every needed column is in the header; names the nearest ones there are."""
     have = {normal(name) for name in header}
     for name in needed:
         if normal(name) not in have:
+            if saved:
+                advice = (
+                    "the map that came with the cohort or model asks for it: give this file's own with --map FILE, or "
+                    "--source table if its columns bear the names of fields"
+                )
+            elif normal(name) == "id":
+                advice = f"a column map can give it another name, or {{row_number: true}}; {NEXT}"
+            else:
+                advice = f"a column map can give it another name; {NEXT}"
             raise InputError(
-                f"no column {name!r} among its {len(header)} columns{_near(name, header)}; "
-                "a column map can give it another name",
-                file=file,
+                f"no column {name!r} among its {len(header)} columns{near(name, header)}; {advice}", file=file
             )
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def near(name: str, names: Iterable[str]) -> str:
+    """'; did you mean …?' with the names most like this one, or nothing."""
     close = difflib.get_close_matches(normal(name), [normal(n) for n in names], n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in close)}?" if close else ""

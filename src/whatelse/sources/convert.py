@@ -5,58 +5,97 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from whatelse.sources.columns import CODES, Column, ColumnMap
+from whatelse.sources.columns import CODES, Column, ColumnMap, Places
 from whatelse.sources.fields import parse_age, parse_id, parse_sex, parse_time
-from whatelse.sources.report import BadValue
+from whatelse.sources.numbers import parse_number
+from whatelse.sources.report import BadValue, Report
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 REMEMBERED = 200_000  # codes shared between visits; drug names repeat, and the same object costs nothing
 
 
 class Converter:
-    """make(cells) -> Visit. `places` gives, for each field that the table has, the positions of its cells."""
+    """make(cells, row) -> Visit. `places` gives the positions of the cells of each field that the table has."""
 
-    def __init__(self, column_map: ColumnMap, places: Mapping[str, tuple[int, ...]]) -> None:
-        self._missing = column_map.missing
+    def __init__(self, columns: ColumnMap, places: Places, report: Report, file: str) -> None:
+        self._missing = columns.missing
         self._known: dict[Any, Code] = {}
-        self._steps = [(field, *self._step(field, column_map.fields[field], at)) for field, at in places.items()]
+        self._file, self._report = file, report
+        self._numbers = [
+            (number, at[0]) for number, at in zip(columns.numbers, places.get("numbers", ()), strict=False)
+        ]
+        plain = {field: at for field, at in places.items() if field != "numbers" or not columns.numbers}
+        self._steps = [(field, *self._step(field, columns.fields[field], at)) for field, at in plain.items()]
 
-    def __call__(self, cells: Sequence[Any]) -> Visit:
+    def __call__(self, cells: Sequence[Any], row: int) -> Visit:
         """Raises BadValue with the column that holds the problem."""
         if self._missing:
             cells = [None if isinstance(cell, str) and cell.strip() in self._missing else cell for cell in cells]
         found: dict[str, Any] = {}
         for field, convert, column in self._steps:
             try:
-                found[field] = convert(cells)
+                found[field] = convert(cells, row)
             except BadValue as bad:
                 raise BadValue(bad.problem, column) from None
+        if self._numbers:
+            self._measure(cells, found)
         return Visit(**found)
 
-    def _step(self, field: str, column: Column, at: tuple[int, ...]) -> tuple[Callable[[Sequence[Any]], Any], str]:
+    def _measure(self, cells: Sequence[Any], found: dict[str, Any]) -> None:
+        """Codes of the rules that hold, and numbers for bands. Without one measured, both stay as they were."""
+        codes: list[Code] = []
+        numbers: dict[str, float] = {}
+        for number, at in self._numbers:
+            try:
+                value = parse_number(cells[at], number.part)
+            except BadValue:
+                self._report.unread[number.column] += 1
+                continue
+            if value is None:
+                continue
+            codes += [rule.code for rule in number.rules if rule.holds(value)]
+            if number.bands:
+                numbers[number.name] = value
+        if any(number.rules for number, _ in self._numbers):
+            found["coded"] = tuple(dict.fromkeys((*(found.get("coded") or ()), *codes)))
+        found["numbers"] = numbers
+
+    def _step(
+        self, field: str, groups: tuple[Column, ...], places: tuple[tuple[int, ...], ...]
+    ) -> tuple[Callable[[Sequence[Any], int], Any], str]:
         """The function from cells to the field's value, and the column to name when it fails."""
+        column, at = groups[0], places[0]
+        if column.row_number:
+            return lambda _, row: f"{self._file}-{row}", "id"
         name, first = column.columns[0], at[0]
         if field == "id":
-            return lambda cells: parse_id(cells[first]), name
+            return lambda cells, _: parse_id(cells[first]), name
         if field == "age":
-            return lambda cells: parse_age(cells[first]), name
+            return lambda cells, _: parse_age(cells[first]), name
         if field == "sex":
-            return lambda cells: parse_sex(cells[first], column.values), name
+            return lambda cells, _: parse_sex(cells[first], column.values), name
         if field == "time":
-            return lambda cells: parse_time(cells[first], column.format), name
+            return lambda cells, _: parse_time(cells[first], column.format), name
+        if field == "numbers":
+            return lambda cells, _: _number_object(cells[first]), name
         if field in TEXT_FIELDS:
             if len(at) == 1:
-                return lambda cells: _text(cells[first]), name
-            return lambda cells: _joined([_text(cells[i]) for i in at]), name
+                return lambda cells, _: _text(cells[first]), name
+            return lambda cells, _: _joined([_text(cells[i]) for i in at]), name
         if field in CODES:
-            return lambda cells: self._codes([cells[i] for i in at], column), name
-        return lambda cells: _names([cells[i] for i in at], column.separator), name
+            if len(groups) == 1:
+                return lambda cells, _: self._codes([cells[i] for i in at], column), name
+            both = list(zip(groups, places, strict=True))
+            return lambda cells, _: _together([self._codes([cells[i] for i in at], c) for c, at in both]), name
+        return lambda cells, _: _names([cells[i] for i in at], column.separator), name
 
     def _codes(self, cells: list[Any], column: Column) -> tuple[Code, ...] | None:
         """() if a cell is there and empty, None if none is there. The same code twice is one code."""
         items: list[Any] = []
         if not _items(cells, column.separator, items):
             return None
+        if column.values is not None:
+            items = [_mapped(item, column.values) for item in items]
         known, system = self._known, column.system
         found: dict[Any, Code] = {}
         for item in items:
@@ -84,6 +123,28 @@ class Converter:
         return tuple(found.values())
 
 
+def _mapped(item: Any, values: Mapping[str, str | None]) -> Any:
+    """What the map makes of a cell: another text, "" where it stands for nothing, or the cell as it is."""
+    text = str(int(item)) if isinstance(item, float) and item.is_integer() else str(item).strip()
+    return (values[text] or "") if text in values else item
+
+
+def _together(parts: list[tuple[Code, ...] | None]) -> tuple[Code, ...] | None:
+    there = [part for part in parts if part is not None]
+    return tuple(dict.fromkeys(code for part in there for code in part)) if there else None
+
+
+def _number_object(cell: Any) -> dict[str, float] | None:
+    """Numbers as `write_visits` writes them: {"pulse": 88}, in Parquet a list of pairs."""
+    if cell is None or cell == "":
+        return None
+    try:
+        found = dict(cell)
+        return {str(name): float(value) for name, value in found.items()}
+    except (TypeError, ValueError):
+        raise BadValue("is not an object of numbers by name; map columns of numbers with 'numbers'") from None
+
+
 def _code(item: Any, system: str) -> Code | None:
     """A code from an item of a list: its text, a number, or an object {system, code, name}."""
     if isinstance(item, str):
@@ -93,6 +154,8 @@ def _code(item: Any, system: str) -> Code | None:
         if not isinstance(code, str | int) or code == "" or not isinstance(own, str):
             raise BadValue("holds a code object without 'system' and 'code'")
         return Code(own, str(code), str(name) if name is not None else None)
+    if isinstance(item, float) and item.is_integer():
+        item = int(item)  # a column of whole numbers with a gap in it is read as floats
     if isinstance(item, int) and not isinstance(item, bool):
         return make_code(system, str(item))
     raise BadValue("is not a list of codes")

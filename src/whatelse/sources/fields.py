@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any
+from typing import Any, cast
 
 from whatelse.sources.report import BadValue
-from whatelse.visits import Sex
+from whatelse.visits import OLDEST, Sex
 
-OLDEST = 130
 NO_AGE = "age is not a number of years; list cells that mean unknown under 'missing' in the column map"
 SEXES: dict[str, Sex | None] = {
-    **dict.fromkeys(("f", "female"), "F"),
-    **dict.fromkeys(("m", "male"), "M"),
-    **dict.fromkeys(("", "u", "x", "o", "unknown", "other", "unspecified", "not specified"), None),
+    **dict.fromkeys(("f", "female", "w", "weiblich", "femme", "femenino", "woman"), "F"),
+    **dict.fromkeys(("m", "male", "männlich", "homme", "masculino", "man"), "M"),
+    **dict.fromkeys(("", "u", "x", "o", "d", "divers", "unknown", "other", "unspecified", "not specified"), None),
 }
 
 
@@ -56,18 +55,21 @@ def parse_age(cell: Any) -> float | None:
     return age
 
 
-def parse_sex(cell: Any, values: Mapping[str, Sex | None] | None = None) -> Sex | None:
+def parse_sex(cell: Any, values: Mapping[str, str | None] | None = None) -> Sex | None:
     """F or M, female or male; U, X, O, unknown and blank are unknown. `values` maps a source's own codes."""
     if cell is None:
         return None
     if values is not None:
         text = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
         if text in values:
-            return values[text]
+            return cast(Sex | None, values[text])  # the map was checked: F, M or None
     try:
         return SEXES[cell.strip().lower()]
     except (AttributeError, KeyError):
-        raise BadValue("sex is none of F, M, female, male, U, unknown; map other codes with 'values'") from None
+        raise BadValue(
+            "sex is none of F, M, female, male, U, unknown; map other codes with 'values', as in "
+            "sex: {column: gender, values: {1: F, 2: M, 9: null}}"
+        ) from None
 
 
 def parse_time(cell: Any, form: str | None = None) -> datetime | None:

@@ -9,26 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from whatelse.errors import InputError
-from whatelse.sources.columns import read_columns
-from whatelse.sources.mimic_ed import read_mimic_ed
-from whatelse.sources.nhamcs import read_nhamcs
+from whatelse.sources.description import Description, describe
+from whatelse.sources.registry import find_source
 from whatelse.sources.report import OnError, Report
-from whatelse.sources.tables import read_table
 from whatelse.visits import Visit
 
-SOURCES = ("table", "mimic-ed", "nhamcs")
 PathLike = str | os.PathLike[str]
 
 
 class VisitReader(Iterator[Visit]):
     """Visits one after another, as `read_visits` returns them.
 
-    left_out  rows left out so far, {kind of problem: count}; final once the iteration is over
-    notes     what the files do not have (columns of another survey year, a table with the ages …)
+    left_out     rows left out so far, {kind of problem: count}; final once the iteration is over
+    notes        what the files do not have (columns of another survey year, a table with the ages …)
+    description  how they are read, as JSON values: a cohort keeps it, and `read_visits(…, like=…)` takes it
     """
 
-    def __init__(self, visits: Iterator[Visit], report: Report) -> None:
+    def __init__(self, visits: Iterator[Visit], report: Report, how: Description) -> None:
         self._visits, self._report = visits, report
+        self.description = how.given
 
     def __iter__(self) -> VisitReader:
         return self
@@ -46,60 +45,72 @@ class VisitReader(Iterator[Visit]):
 
 
 def read_visits(
-    paths: PathLike | Sequence[PathLike],
-    source: str = "table",
+    paths: PathLike | Sequence[PathLike] | Any,
+    source: str | None = None,
     *,
     columns: PathLike | Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     delimiter: str | None = None,
     encoding: str | None = None,
     labels: PathLike | None = None,
+    like: Mapping[str, Any] | None = None,
 ) -> VisitReader:
-    """Visits of one or more files, in the order of the files.
+    """Visits of one or more files, in the order of the files; or of a data frame.
 
-    paths      a file or folder, or several
+    paths      a file or folder, or several; or a pandas or polars data frame or an Arrow table
     source     "table" (CSV, TSV, JSON Lines, Parquet, compressed or not), "mimic-ed" (the folder as
-               downloaded), "nhamcs" (the zips as distributed)
-    columns    table: which column is which field, as a YAML file or a dict; see `columns.py`
+               downloaded), "nhamcs" (the zips as distributed): see `registry.py`
+    columns    the description of the source as a YAML file or a dict: see `description.py`
     delimiter  table: the column separator of a text table, found out if not given
     encoding   table: the encoding of a text table, found out if not given
     labels     nhamcs: the folder of label tables (rfv_labels.csv, drug_labels.csv …)
+    like       the description that a cohort or model kept (`vocabulary.source`), for files like those it was made of;
+               used where neither `source` nor `columns` is given
     on_error   "raise" stops at the first row that cannot be used; "skip" counts it in `left_out` and goes on
 
     An id seen before is a row that cannot be used. Memory: one batch of rows and the ids seen.
     """
-    source = source.replace("_", "-")
-    if source not in SOURCES:
-        raise InputError(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
-    if source != "table" and (columns, delimiter, encoding) != (None, None, None):
-        raise InputError(f"columns, delimiter and encoding are for tables; the source {source!r} has its own")
-    if source != "nhamcs" and labels is not None:
-        raise InputError("labels are for the source 'nhamcs'")
+    given = columns if columns is None or isinstance(columns, Mapping) else Path(columns)
+    how = describe(
+        given, saved=like, source=source, delimiter=delimiter, encoding=encoding,
+        labels=None if labels is None else Path(labels),
+    )  # fmt: skip
+    kind = find_source(how)
+    report = Report(on_error)
+    if is_frame(paths):
+        from whatelse.sources.frames import read_frame
+
+        if kind.name != "table":
+            raise InputError(f"a data frame is a table, not {kind.name!r}")
+        return VisitReader(_once(read_frame(paths, report, how.columns), set(), report, "the data frame"), report, how)
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     if not files:
         raise InputError("no files to read visits from")
-    report = Report(on_error)
-    column_map = read_columns(columns if columns is None or isinstance(columns, Mapping) else Path(columns))
-    label_folder = Path(labels) if labels is not None else None
-
-    def rows(file: Path) -> Iterator[tuple[int, Visit]]:
-        if source == "nhamcs":
-            return read_nhamcs(file, report, label_folder)
-        if source == "mimic-ed":
-            return read_mimic_ed(file, report)
-        return read_table(file, report, column_map, delimiter=delimiter, encoding=encoding)
 
     def visits() -> Iterator[Visit]:
         seen: set[str] = set()
         for file in files:
             if not file.exists():
                 raise InputError("no such file or folder", file=file)
-            for row, visit in rows(file):
-                if visit.id in seen:
-                    problem = "this id was seen before; every visit needs an id of its own"
-                    report.leave_out("duplicate id", InputError(problem, file=file, row=row, column="id"))
-                    continue
-                seen.add(visit.id)
-                yield visit
+            yield from _once(kind.read(file, report, how), seen, report, file)
 
-    return VisitReader(visits(), report)
+    return VisitReader(visits(), report, how)
+
+
+def is_frame(value: Any) -> bool:
+    """Whether this is a table in memory (pandas, polars, Arrow …) rather than a path, several, or visits."""
+    return any(hasattr(value, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__"))
+
+
+def _once(rows: Iterator[tuple[int, Visit]], seen: set[str], report: Report, file: object) -> Iterator[Visit]:
+    """The visits whose id was not seen before; and at the end, how many cells of numbers were none."""
+    for row, visit in rows:
+        if visit.id in seen:
+            problem = "this id was seen before; every visit needs an id of its own"
+            report.leave_out("duplicate id", InputError(problem, file=file, row=row, column="id"))
+            continue
+        seen.add(visit.id)
+        yield visit
+    for column, count in report.unread.items():
+        report.note(f"{count:,} cells of column {column!r} are not numbers and count as unknown")
+    report.unread.clear()

@@ -30,13 +30,15 @@ class BadValue(Exception):
 
 
 class Report:
-    """`left_out` counts rows by kind of problem; `notes` says what the files did not have."""
+    """`left_out` counts rows by kind of problem, `unread` cells of number columns that are no numbers; `notes` says
+    what the files did not have."""
 
     def __init__(self, on_error: OnError = "raise") -> None:
         if on_error not in get_args(OnError):
             raise InputError("on_error must be 'raise' or 'skip'")
         self.on_error: OnError = on_error
         self.left_out: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
         self.notes: list[str] = []
 
     def leave_out(self, kind: str, error: InputError) -> None:

@@ -10,7 +10,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whatelse.errors import InputError
-from whatelse.sources.columns import ColumnMap, locate, need_columns, normal
+from whatelse.sources.columns import ColumnMap, Places, locate, need_columns, normal
 from whatelse.sources.convert import Converter
 from whatelse.sources.report import BadValue, Report
 from whatelse.sources.textfile import Text, damage, inspect, open_bytes, open_text, spoiled
@@ -67,7 +67,7 @@ def _read_csv(
     with damage(path), open_text(path, text, newline="") as stream:
         skipped, first = _first_line(stream, path)
         if delimiter is None:
-            delimiter = _delimiter(first, path, columns)
+            delimiter = find_delimiter(first, path, columns.names())
         if len(delimiter) != 1:
             raise InputError("a delimiter is one character, such as ',' ';' or a tab", file=path)
         reader = csv.reader(itertools.chain([first], stream), delimiter=delimiter, strict=True)
@@ -75,7 +75,9 @@ def _read_csv(
             header = next(reader)
         except csv.Error as error:
             raise InputError("the header is not valid CSV: quotes do not match", file=path) from error
-        make = Converter(columns, locate(columns, header, path))
+        places = locate(columns, header, path)
+        make = Converter(columns, places, report, stem(path))
+        used = [] if text.clean else positions(places)
         row = 0
         while True:
             line = skipped + reader.line_num + 1
@@ -94,9 +96,10 @@ def _read_csv(
                 if len(cells) != len(header):
                     few = len(cells) < len(header)
                     raise BadValue(f"row has {'fewer' if few else 'more'} columns than the header")
-                if not text.clean:
-                    _refuse_spoiled(cells, header)
-                visit = make(cells)
+                for at in used:
+                    if why := spoiled(cells[at]):
+                        raise BadValue(why, header[at])
+                visit = make(cells, row)
             except BadValue as bad:
                 problem = f"{bad.problem} (line {line} of the file)"
                 report.leave_out(bad.kind, InputError(problem, file=path, row=row, column=bad.column))
@@ -114,17 +117,30 @@ def _first_line(stream: io.TextIOWrapper, path: Path) -> tuple[int, str]:
     raise InputError("is empty", file=path)
 
 
-def _delimiter(header: str, path: Path, columns: ColumnMap) -> str:
+def find_delimiter(header: str, path: Path, wanted: Iterable[str]) -> str:
     """The delimiter that finds most of the columns looked for, then the one that occurs most."""
     if ".tsv" in path.suffixes or ".tab" in path.suffixes:
         return "\t"
-    wanted = {normal(name) for column in columns.fields.values() for name in column.columns}
+    names = set(wanted)
 
     def score(delimiter: str) -> tuple[int, int]:
         cells = [normal(cell.strip().strip('"')) for cell in header.split(delimiter)]
-        return len(wanted.intersection(cells)), len(cells)
+        return len(names.intersection(cells)), len(cells)
 
     return max(DELIMITERS, key=score)
+
+
+def stem(path: Path) -> str:
+    """The file's name without what says its format: what ids begin with that are made of row numbers."""
+    name = path.name
+    while (suffix := Path(name).suffix.lower()) in SUFFIXES or suffix in COMPRESSION:
+        name = name[: -len(suffix)]
+    return name
+
+
+def positions(places: Places) -> list[int]:
+    """The positions of all columns that are used, sorted: what other columns hold does not matter."""
+    return sorted({at for groups in places.values() for group in groups for at in group})
 
 
 def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int) -> None:
@@ -136,18 +152,16 @@ def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int
     report.leave_out("quotes do not match", InputError(problem, file=path, row=row))
 
 
-def _refuse_spoiled(cells: Sequence[str], header: Sequence[str]) -> None:
-    for name, cell in zip(header, cells, strict=True):
-        if why := spoiled(cell):
-            raise BadValue(why, name)
-
-
 def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> Iterator[tuple[int, Visit]]:
-    names = list(dict.fromkeys(normal(name) for column in columns.fields.values() for name in column.columns))
+    names = columns.names()
     place = {name: i for i, name in enumerate(names)}
-    make = Converter(
-        columns, {f: tuple(place[normal(n)] for n in column.columns) for f, column in columns.fields.items()}
-    )
+    places = {
+        field: tuple(tuple(place[normal(name)] for name in group.columns) for group in groups)
+        for field, groups in columns.fields.items()
+    }
+    if columns.numbers:
+        places["numbers"] = tuple((place[normal(number.column)],) for number in columns.numbers)
+    make = Converter(columns, places, report, stem(path))
     keys: dict[str, int | None] = {}  # keys as they are written -> position in `names`
     any_row = False
     with damage(path), open_text(path, text, newline="\n") as stream:
@@ -163,9 +177,9 @@ def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> I
                     if (at := keys[key]) is not None:
                         cells[at] = value
                 if not any_row:
-                    need_columns(columns.fields["id"].columns, list(record), path)
+                    need_columns(columns.fields["id"][0].columns, list(record), path, saved=columns.saved)
                 any_row = True
-                visit = make(cells)
+                visit = make(cells, row)
             except BadValue as bad:
                 any_row = True
                 report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
@@ -173,8 +187,7 @@ def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> I
             yield row, visit
     if not any_row:
         raise InputError("has no rows", file=path)
-    asked = [name for column in columns.fields.values() if column.asked for name in column.columns]
-    if absent := [name for name in asked if not any(normal(key) == normal(name) for key in keys)]:
+    if absent := [name for name in columns.asked() if not any(normal(key) == normal(name) for key in keys)]:
         report.note(f"{path.name}: no record has the key {', '.join(absent)} that the column map names")
 
 
@@ -198,29 +211,49 @@ def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tu
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             header = list(file.schema_arrow.names)
-            places = locate(columns, header, path)
+            use = [header[at] for at in positions(locate(columns, header, path))]
             if file.metadata.num_rows == 0:
                 raise InputError("has no rows", file=path)
-            use = sorted({at for positions in places.values() for at in positions})
-            at = {position: i for i, position in enumerate(use)}
-            make = Converter(columns, {f: tuple(at[p] for p in positions) for f, positions in places.items()})
-            row = 0
-            for batch in file.iter_batches(BATCH, columns=[header[position] for position in use]):
-                table = [_python_values(batch.column(header[position])) for position in use]
-                for cells in zip(*table, strict=True):
-                    row += 1
-                    try:
-                        visit = make(cells)
-                    except BadValue as bad:
-                        report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
-                        continue
-                    yield row, visit
+            yield from read_arrow(use, file.iter_batches(BATCH, columns=use), report, columns, path, stem(path))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from error
 
 
+def read_arrow(
+    header: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+    report: Report,
+    columns: ColumnMap,
+    file: object,
+    name: str,
+) -> Iterator[tuple[int, Visit]]:
+    """(row from 1, visit) of Arrow record batches. `name` begins the ids that are made of row numbers."""
+    places = locate(columns, header, file)
+    use = positions(places)
+    at = {position: i for i, position in enumerate(use)}
+    moved = {f: tuple(tuple(at[p] for p in group) for group in groups) for f, groups in places.items()}
+    make = Converter(columns, moved, report, name)
+    row = 0
+    for whole in batches:
+        for start in range(0, whole.num_rows, BATCH):
+            batch = whole.slice(start, BATCH)
+            values = [_python_values(batch.column(batch.schema.get_field_index(header[p]))) for p in use]
+            for cells in zip(*values, strict=True) if use else itertools.repeat((), batch.num_rows):
+                row += 1
+                try:
+                    visit = make(cells, row)
+                except BadValue as bad:
+                    report.leave_out(bad.kind, InputError(bad.problem, file=file, row=row, column=bad.column))
+                    continue
+                yield row, visit
+
+
 def _python_values(column: pa.Array) -> list[Any]:
+    if pa.types.is_dictionary(column.type):  # a categorical column
+        column = column.dictionary_decode()
     if pa.types.is_timestamp(column.type):  # Python's datetime stops at microseconds
         column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
     values: list[Any] = column.to_pylist()
+    if pa.types.is_floating(column.type):  # a frame's missing number
+        values = [None if value != value else value for value in values]
     return values

@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whatelse.errors import InputError
+from whatelse.files import writing
 from whatelse.sources.columns import CODES, FIELDS
 from whatelse.visits import Code, Visit
 
@@ -25,6 +25,7 @@ TYPES = {
     "age": pa.float64(),
     "time": pa.timestamp("us"),
     "truth": pa.list_(pa.string()),
+    "numbers": pa.map_(pa.string(), pa.float64()),
     **dict.fromkeys(CODES, pa.list_(CODE)),
 }
 SCHEMA = pa.schema([(field, TYPES.get(field, pa.string())) for field in FIELDS])
@@ -42,16 +43,8 @@ def write_visits(visits: Iterable[Visit], path: str | os.PathLike[str]) -> int:
         raise InputError("visits are written as .jsonl, .jsonl.gz or .parquet", file=target)
     if not target.parent.is_dir():
         raise InputError("its folder does not exist; make it first", file=target)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as stream:
-            count = _write_parquet(visits, stream) if name.endswith(".parquet") else _write_jsonl(visits, stream, name)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-    return count
+    with writing(target) as stream:
+        return _write_parquet(visits, stream) if name.endswith(".parquet") else _write_jsonl(visits, stream, name)
 
 
 def _write_jsonl(visits: Iterable[Visit], stream: IO[bytes], name: str) -> int:
@@ -91,7 +84,8 @@ def visit_to_dict(visit: Visit) -> dict[str, Any]:
     for field in FIELDS:
         value = getattr(visit, field)
         if value is not None:
-            record[field] = value.isoformat() if field == "time" else _plain(value)
+            plain = dict(value) if field == "numbers" else _plain(value)
+            record[field] = value.isoformat() if field == "time" else plain
     return record
 
 

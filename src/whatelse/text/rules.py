@@ -82,14 +82,31 @@ class Memo(dict[str, tuple[Piece, ...]]):
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules ready for use: by first word, the phrases that start with it; and the words of `open`."""
+    """Rules ready for use: by first word, the phrases that start with it; and the words of `open`.
+
+    name     `default`, `paper` or the name of the file they were read from: for people, never opened again
+    phrases  what the rules file holds, {list: its phrases}: the rules themselves, which a vocabulary carries along
+    """
 
     entries: Mapping[str, Entry]
     opens: frozenset[str] = frozenset()
+    name: str = field(default="", compare=False)
+    phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memo: Memo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memo", Memo(self.entries))
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and phrases, as JSON values."""
+        return {"name": self.name, "phrases": {key: list(phrases) for key, phrases in self.phrases.items()}}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Rules:
+        """What `to_json` wrote; opens no file."""
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str) or set(value) != {"name", "phrases"}:
+            raise InputError("negation rules need a 'name' and their 'phrases'")
+        return _rules(value["phrases"], value["name"], "negation rules")
 
 
 def load_rules(rules: str | Path | Rules = "default") -> Rules:
@@ -101,28 +118,29 @@ def load_rules(rules: str | Path | Rules = "default") -> Rules:
 
 @lru_cache(maxsize=len(SHIPPED))
 def _load_shipped(name: str) -> Rules:
-    return _parse((files("whatelse.text") / f"{name}.yaml").read_text("utf-8"), f"{name}.yaml")
+    return _rules(yaml.safe_load((files("whatelse.text") / f"{name}.yaml").read_text("utf-8")), name, f"{name}.yaml")
 
 
 def _load_file(path: Path) -> Rules:
     try:
-        return _parse(path.read_text("utf-8"), str(path))
+        content: Any = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as problem:
         shipped = " or ".join(map(repr, SHIPPED))
         raise InputError(f"cannot be read as negation rules; give {shipped} or a YAML file", file=path) from problem
-
-
-def _parse(content: str, file: str) -> Rules:
-    try:
-        table: Any = yaml.safe_load(content)
     except yaml.YAMLError as problem:
-        raise InputError("is not YAML; see docs/text.md for what a rules file holds", file=file) from problem
+        raise InputError("is not YAML; see docs/text.md for what a rules file holds", file=path) from problem
+    return _rules(content, path.name, str(path))
+
+
+def _rules(table: Any, name: str, file: str) -> Rules:
+    """Rules from the parsed content of a rules file."""
     if not isinstance(table, dict) or not set(table) <= {*KINDS, "open", "about"}:
         allowed = ", ".join(["about", *KINDS, "open"])
         raise InputError(f"a rules file is a mapping with keys among {allowed}", file=file)
+    phrases = {key: tuple(_strings(table[key], key, file)) for key in (*KINDS, "open") if table.get(key)}
     kinds: dict[tuple[str, ...], int] = {}
-    for name, kind in KINDS.items():
-        for phrase in _strings(table.get(name) or [], name, file):
+    for key, kind in KINDS.items():
+        for phrase in phrases.get(key, ()):
             words = _cut(phrase)
             kinds[words] = kinds.get(words, 0) | kind
     entries: dict[str, Entry] = {}
@@ -130,10 +148,10 @@ def _parse(content: str, file: str) -> Rules:
         _, longer = entries.setdefault(words[0], (kinds.get(words[:1], 0), {}))
         if len(words) > 1:
             longer.setdefault(words[1], []).append((words[1:], kinds[words]))
-    opens = [_cut(phrase) for phrase in _strings(table.get("open") or [], "open", file)]
+    opens = [_cut(phrase) for phrase in phrases.get("open", ())]
     if any(len(words) > 1 for words in opens):
         raise InputError("'open' takes single words and signs only", file=file)
-    return Rules(entries, frozenset(words[0] for words in opens))
+    return Rules(entries, frozenset(words[0] for words in opens), name, phrases)
 
 
 def _cut(phrase: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ The random numbers of an epoch follow from the seed and the epoch's number alone
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from whatelse.errors import ModelFileError
+from whatelse.files import write_whole
 
 FORMAT = "whatelse-nvil-1"
 
@@ -25,12 +25,7 @@ FORMAT = "whatelse-nvil-1"
 def write_checkpoint(path: Path, fingerprint: str, state: Mapping[str, NDArray[Any]], book: Mapping[str, Any]) -> None:
     """Write `state` and the JSON-able `book` of the run that `fingerprint` names, whole or not at all."""
     header = {"format": FORMAT, "fingerprint": fingerprint, "book": json.dumps(book)}
-    partial = path.with_name(path.name + ".part")
-    with open(partial, "wb") as file:
-        file.write(save({name: np.ascontiguousarray(array) for name, array in state.items()}, header))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    write_whole(path, save({name: np.ascontiguousarray(array) for name, array in state.items()}, header))
 
 
 def read_checkpoint(path: Path, fingerprint: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -1,0 +1,90 @@
+"""The options of `build`, `tag`, `serve` and others that say how files of visits are read: the same ones everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from whatelse.errors import CohortError
+from whatelse.sources.registry import SOURCES
+
+if TYPE_CHECKING:
+    from whatelse.cohort import Cohort
+    from whatelse.sources import VisitReader
+
+
+class OnError(StrEnum):
+    """What to do with a row that cannot be used."""
+
+    stop = "raise"
+    skip = "skip"
+
+
+def _takers(option: str) -> str:
+    return ", ".join(source.name for source in SOURCES.values() if option in source.options)
+
+
+KINDS = "; ".join(f"{source.name}: {source.reads}" for source in SOURCES.values())
+SOURCE = typer.Option(None, "--source", help=f"What the files are. [as learned from, else table] {KINDS}.")
+MAP = typer.Option(
+    None,
+    "--map",
+    "--columns",
+    help=f"{_takers('columns')}: YAML file, which column is which field and how cells are written; 'whatelse inspect' "
+    "writes a first one. [as learned from]",
+)
+DELIMITER = typer.Option(None, "--delimiter", help=f"{_takers('delimiter')}: the column separator, if not found out.")
+ENCODING = typer.Option(None, "--encoding", help=f"{_takers('encoding')}: the encoding, if not found out.")
+LABEL_TABLES = typer.Option(None, "--labels", help=f"{_takers('labels')}: the folder of label tables.")
+ON_ERROR = typer.Option(OnError.stop, "--on-error", help="A row that cannot be used: stop, or skip it.")
+
+
+def read(
+    files: list[Path],
+    *,
+    source: str | None = None,
+    columns: Path | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    labels: Path | None = None,
+    on_error: OnError = OnError.stop,
+    like: Any = None,
+) -> VisitReader:
+    """`read_visits` with these options; `like` is the description that a cohort or model kept."""
+    from whatelse.sources import read_visits
+
+    return read_visits(
+        files,
+        source,
+        columns=columns,
+        delimiter=delimiter,
+        encoding=encoding,
+        labels=labels,
+        on_error="skip" if on_error is OnError.skip else "raise",
+        like=like,
+    )
+
+
+def places_of(cohort: Cohort, files: list[Path] | None = None) -> list[Path]:
+    """Where the records of a cohort lie: in `files`, else where it was built from."""
+    places = files or [Path(file) for file in cohort.about.get("files") or ()]
+    if not places:
+        raise CohortError("the cohort does not say where its visits came from: give their files with --visits")
+    return places
+
+
+def records_of(cohort: Cohort, files: list[Path] | None = None) -> VisitReader:
+    """The records that a cohort was built from, read again as they were then."""
+    about = cohort.about
+    reading = about.get("reading")
+    if reading is None:  # built by version 0.1.0, which kept the options one by one
+        options = {key: about[key] for key in ("source", "delimiter", "encoding") if about.get(key)}
+        columns = Path(about["columns"]) if about.get("columns") else None
+    else:
+        options, columns = {}, None
+    labels = Path(about["labels"]) if about.get("labels") else None
+    places = places_of(cohort, files)
+    return read(places, **options, columns=columns, labels=labels, on_error=OnError.skip, like=reading)

@@ -1,0 +1,50 @@
+"""Bands: numbers as findings. The cuts between bands are quantiles of the cohort, learned once and kept.
+
+A number v of name `pulse` with cuts c1 < … < ck is one of the findings
+
+    pulse:<c1     pulse:c1-c2  (c1 <= v < c2)     …     pulse:>=ck
+
+so each value is in exactly one band, like a decade of age.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Cuts = tuple[float, ...]
+Bands = Mapping[str, Cuts]
+
+
+def learn_cuts(values: ArrayLike, count: int) -> Cuts:
+    """Cuts that part the values into at most `count` bands of about as many values each; fewer where values repeat.
+
+    Cuts are values that occur, so that they read well; none if all values are the same. O(N log N).
+    """
+    seen = np.asarray(values, dtype=np.float64)
+    if count < 2 or not seen.size:
+        return ()
+    cuts = np.unique(np.quantile(seen, np.arange(1, count) / count, method="higher"))
+    return tuple(float(f"{cut:.6g}") for cut in cuts if cut > seen.min())
+
+
+def band_names(name: str, cuts: Cuts) -> list[str]:
+    """The findings of a number, from the lowest band to the highest; none without cuts."""
+    if not cuts:
+        return []
+    written = [f"{cut:g}" for cut in cuts]
+    return [f"{name}:<{written[0]}", *(f"{name}:{a}-{b}" for a, b in pairwise(written)), f"{name}:>={written[-1]}"]
+
+
+def band(cuts: Cuts, value: float) -> int:
+    """Which band a value is in, from 0."""
+    return bisect_right(cuts, value)
+
+
+def bands_of(cuts: Cuts, values: Sequence[float]) -> NDArray[np.intp]:
+    """`band` of many values."""
+    return np.searchsorted(np.array(cuts), np.asarray(values, dtype=np.float64), side="right")

@@ -1,0 +1,158 @@
+"""build_cohort: a stream of visits -> Cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from whatelse.anchors import AnchorSet
+from whatelse.cohort.bands import learn_cuts
+from whatelse.cohort.cohort import Cohort
+from whatelse.cohort.counting import Collector, Labels, Rows
+from whatelse.cohort.findings import Finder
+from whatelse.cohort.vocabulary import Vocabulary
+from whatelse.errors import CohortError
+from whatelse.sources import read_visits
+from whatelse.sources.reader import is_frame
+from whatelse.text import Rules
+from whatelse.visits import Visit
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which findings become columns.
+
+    max_share   findings in more than this share of visits go: they are the stop words
+    max_terms   of the rest, the most common so many stay (None: all); anchors that fell out are added back
+    min_visits  findings in fewer visits than this go
+    bigrams     whether common pairs of words are joined
+    bands       numbers are parted into so many bands of about as many visits each (`bands.py`)
+    """
+
+    max_share: float = 0.5
+    max_terms: int | None = 1000
+    min_visits: int = 1
+    bigrams: bool = True
+    bands: int = 5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_share <= 1:
+            raise CohortError(f"max_share is {self.max_share}, must be above 0 and at most 1")
+        if (self.max_terms is not None and self.max_terms < 0) or self.min_visits < 0:
+            raise CohortError("max_terms and min_visits must not be negative")
+        if self.bands < 2:
+            raise CohortError(f"bands is {self.bands}, must be at least 2")
+
+
+def build_cohort(
+    visits: Iterable[Visit] | Any,
+    anchors: AnchorSet | None = None,
+    *,
+    max_share: float = 0.5,
+    max_terms: int | None = 1000,
+    min_visits: int = 1,
+    rules: str | Rules = "default",
+    bigrams: bool = True,
+    bands: int = 5,
+    like: Cohort | Vocabulary | None = None,
+    about: Mapping[str, Any] | None = None,
+    columns: str | Path | Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> Cohort:
+    """Make a cohort of visits, which are read once.
+
+    visits      visits, or a data frame (pandas, polars, Arrow), read as `read_visits(frame, columns=columns)` does
+    anchors     the conditions (the 23 shipped ones if None); with `like`, those of `like` whatever is given here
+    rules       negation rules: a shipped name, a path or loaded ones
+    like        use the vocabulary of this cohort as it is (for test data); the other options then do nothing
+    max_share, max_terms, min_visits, bigrams, bands   which findings there are: see `Choice`
+    columns     which column of a data frame is which field; with `like`, as it was for `like` if not given
+    source      how the visits were read, for the vocabulary to keep; that of the reader if `read_visits` made them
+
+    Memory: 4 bytes for each word of the notes, and about as much again while findings are chosen.
+    """
+    choice = Choice(max_share, max_terms, min_visits, bigrams, bands)
+    known = like.vocabulary if isinstance(like, Cohort) else like
+    if is_frame(visits):
+        visits = read_visits(visits, columns=columns, like=known.source if known is not None else None)
+    elif columns is not None:
+        raise CohortError("columns are for a data frame: give them to read_visits, which made these visits")
+    if known is not None:
+        return cohort_of_rows(Rows(known).add_all(visits), about)
+    source = source or getattr(visits, "description", None)
+    collector = Collector(Finder(anchors or AnchorSet.shipped(), rules)).add_all(visits)
+    return cohort_of(collector, choice, about, source)
+
+
+def cohort_of(
+    collector: Collector,
+    choice: Choice | None = None,
+    about: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> Cohort:
+    """The cohort of what was collected, in one pass or in parts that were merged."""
+    choice = choice or Choice()
+    finder, N = collector.finder, len(collector)
+    joined = collector.bigrams.learn() if choice.bigrams else frozenset()
+    bands = {name: learn_cuts(values, choice.bands) for name, values in collector.numbers().items()}
+    names, ends, numbers = collector.findings(joined, bands)
+    counts = np.bincount(numbers, minlength=len(names))
+    chosen = _choose(names, counts, N, collector, choice)
+    column = np.full(len(names), -1, dtype=np.int32)
+    column[chosen] = np.arange(len(chosen), dtype=np.int32)
+    vocabulary = Vocabulary(
+        tuple(names[j] for j in chosen),
+        counts[chosen],
+        N,
+        finder.anchors,
+        finder.rules,
+        joined,
+        bands=bands,
+        source=source or {},
+    )
+    numbers = column[numbers]
+    kept = numbers >= 0
+    ends = np.concatenate([[0], np.cumsum(kept)])[ends]
+    return _cohort(collector.labels, vocabulary, ends, numbers[kept], about)
+
+
+def cohort_of_rows(rows: Rows, about: Mapping[str, Any] | None = None) -> Cohort:
+    """The cohort of visits whose findings were looked up in a vocabulary that was there already."""
+    return _cohort(rows.labels, rows.vocabulary, *rows.findings(), about)
+
+
+def _cohort(
+    labels: Labels,
+    vocabulary: Vocabulary,
+    ends: NDArray[np.int64],
+    numbers: NDArray[np.int32],
+    about: Mapping[str, Any] | None,
+) -> Cohort:
+    if not labels.ids:
+        raise CohortError("there are no visits to make a cohort of")
+    ids, Y, known = labels.arrays()
+    X = csr_matrix(
+        (np.ones(numbers.size, dtype=np.uint8), numbers, ends.astype(np.int32)),
+        shape=(len(ids), len(vocabulary.names)),
+    )
+    X.sort_indices()
+    return Cohort(X, vocabulary, ids, Y, known, about or {})
+
+
+def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Collector, choice: Choice) -> list[int]:
+    """Which of the names stay: ordinary findings, most common first, then all anchors in their order."""
+    m, facts = len(collector.finder.anchors.names), len(collector.facts)
+    leaves, left = collector.finder.leaves, collector.left
+
+    def stays(j: int) -> bool:
+        return j < m or not (names[j] in left if j < facts else leaves(names[j]))
+
+    common = np.flatnonzero((counts >= max(choice.min_visits, 1)) & (counts <= choice.max_share * N))
+    order = sorted((j for j in common.tolist() if stays(j)), key=lambda j: (-counts[j], names[j]))
+    return [j for j in order[: choice.max_terms] if j >= m] + list(range(m))

@@ -1,0 +1,118 @@
+"""Description: how to read files of one kind, in one YAML file (or dict) for every command.
+
+    source: table                 any of `registry.SOURCES`; table if it is not said
+    delimiter: ";"                table: found out if it is not said, and so is the encoding
+    encoding: latin-1
+    id: visit_no                  … and every line of a column map (`columns.py`)
+
+The description is saved with a cohort and with every model learned from it, so that `tag` and `serve` read files like
+those learned from without being told again. It names columns and codes, never a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from whatelse.errors import InputError
+from whatelse.sources.columns import FIELDS, ColumnMap, column_map, near
+
+OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "labels")
+TABS = {"tab": "\t", "\\t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables.
+
+    given: the content it was made of, as JSON values, which `describe` makes into an equal description.
+    """
+
+    source: str
+    columns: ColumnMap
+    delimiter: str | None = None
+    encoding: str | None = None
+    labels: Path | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+def describe(
+    given: str | Path | Mapping[str, Any] | None,
+    *,
+    saved: Mapping[str, Any] | None = None,
+    source: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    labels: str | Path | None = None,
+) -> Description:
+    """A description from a YAML file, a mapping, or None for a table whose columns bear the names of fields.
+
+    saved   what came with a cohort or model: used where neither `given` nor `source` says otherwise
+    source, delimiter, encoding, labels   said on the command line: they count for more than the file
+    """
+    if given is None and source is None and saved:
+        content, file, from_saved = dict(saved), None, True
+    else:
+        content, file = _content(given)
+        from_saved = False
+    options = {"source": source, "delimiter": delimiter, "encoding": encoding}
+    content |= {name: value for name, value in options.items() if value is not None}
+    if unknown := [str(name) for name in content if name not in (*FIELDS, *OTHER_KEYS)]:
+        raise InputError(
+            f"the column map names {unknown[0]!r}, which is not a field{near(unknown[0], FIELDS)}; "
+            f"fields: {', '.join(FIELDS)}; beside them {', '.join(OTHER_KEYS[:-1])}",
+            file=file,
+        )
+    for name in options:
+        if not isinstance(content.get(name, ""), str):
+            raise InputError(f"{name!r} in the description must be text", file=file)
+    if content.get("labels") and labels is None:
+        raise InputError(
+            "these files were read with label tables, and without them findings would have other names: give their "
+            "folder with --labels"
+        )
+    kind = content.get("source", "table").replace("_", "-")
+    content = {k: v for k, v in content.items() if k not in ("source", "labels")} | {"source": kind}
+    if labels is not None:
+        content["labels"] = True
+    separator = content.get("delimiter")
+    return Description(
+        source=kind,
+        columns=column_map(content, file, from_saved),
+        delimiter=TABS.get(separator, separator) if separator is not None else None,
+        encoding=content.get("encoding"),
+        labels=Path(labels) if labels is not None else None,
+        given=_plain(content),
+    )
+
+
+def _content(given: str | Path | Mapping[str, Any] | None) -> tuple[dict[str, Any], Path | None]:
+    if given is None:
+        return {}, None
+    if isinstance(given, Mapping):
+        return dict(given), None
+    file = Path(given)
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("no such column map", file=file) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError("the column map cannot be read as YAML in UTF-8", file=file) from error
+    if content is not None and not isinstance(content, dict):
+        raise InputError("a column map has lines of the form 'field: column'", file=file)
+    if isinstance(content, dict) and content.get("labels"):
+        raise InputError("'labels' is not for a description, which names no path: give --labels FOLDER", file=file)
+    return content or {}, file
+
+
+def _plain(value: Any) -> Any:
+    """JSON values: the keys of mappings are text, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
