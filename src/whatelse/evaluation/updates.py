@@ -82,8 +82,9 @@ def moves(answer: Answer, X: sp.csr_matrix, Y: Bools, before: Floats) -> dict[st
             after = answer(X[visit], decided if yes else None, None if yes else decided)
         return Move(visit, subject, before[visit], after, Y[visit])
 
+    visit_of, true_tag = np.nonzero(Y)
     return {
-        "confirmed": made(*np.nonzero(Y), yes=True),
+        "confirmed": made(visit_of, true_tag, yes=True),
         "likeliest confirmed": made(rows[shown & true], likeliest[shown & true], yes=True),
         "likeliest rejected": made(rows[shown & ~true], likeliest[shown & ~true], yes=False),
     }
