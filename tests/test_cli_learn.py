@@ -60,7 +60,7 @@ def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "rates.json").write_text(json.dumps(backwards), encoding="utf-8")
     naive = ("--learner", "naive", "--out", tmp_path / "m")
     run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive)
-    assert (Tagger.load(tmp_path / "m").model_.fail == Tagger.load(folder / "model").model_.fail).all()
+    assert (Tagger.load(tmp_path / "m").model_.noisyor.fail == Tagger.load(folder / "model").model_.noisyor.fail).all()
     lines = ["id," + ",".join(whole.conditions)]
     lines += [f"{whole.ids[k]}," + ",".join(str(int(v)) for v in whole.Y[k]) for k in range(400)]
     (tmp_path / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
