@@ -62,18 +62,19 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
     def fit(
         self, cohort: Cohort, y: None = None, *, rates: NoiseRates | None = None, progress: Progress | None = None
     ) -> Tagger:
-        """Learn from a cohort. Without `rates` they are counted in the cohort's own labels, if every visit has some.
+        """Learn from a cohort's anchors and, unless `rates` are given, from its labels as well.
+
+        Without `rates` the noise rates come from the labels that there are; with none at all typical rates are assumed
+        (`NoiseRates.assumed`). With `rates` the default learner looks at no label.
 
         A learner that stopped before it converged warns (ConvergenceWarning); `converged_` says so too.
         """
+        settings = dict(self.settings or {})
         if rates is None:
-            if cohort.Y is None or not cohort.labelled.all():
-                raise CohortError(
-                    "how noisy the anchors are is not known: give rates=NoiseRates(...), or labels for a few hundred "
-                    "visits ('whatelse fit --labels FILE'; 'whatelse anchors label-next' says which)"
-                )
-            rates = NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
-        learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **(self.settings or {}))
+            rates = _rates_of(cohort)
+            if self.learner == DEFAULT:
+                settings = {"labels": True} | settings
+        learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
         self.model_: JointModel = learned.model
         self.vocabulary_: Vocabulary = cohort.vocabulary
         self.rates_: NoiseRates = rates
@@ -258,6 +259,16 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
             return X
         self.vocabulary_.check_same(X.vocabulary)
         return X.X
+
+
+def _rates_of(cohort: Cohort) -> NoiseRates:
+    """Noise rates from the labels that a cohort has: all, some or none."""
+    if cohort.Y is None or not cohort.known.any():
+        return NoiseRates.assumed(cohort.A, cohort.conditions)
+    if cohort.known.all():
+        return NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
+    rows = np.flatnonzero(cohort.known.any(1))
+    return NoiseRates.from_sample(cohort.A, cohort.Y[rows], rows, cohort.conditions, known=cohort.known[rows])
 
 
 def _known(confirmed: Iterable[str], rejected: Iterable[str], present: Iterable[str], absent: Iterable[str]) -> Known:

@@ -227,6 +227,16 @@ class NoiseRates:
         return cls(prior, sensitivity, false_positive, tuple(conditions), limits)
 
     @classmethod
+    def assumed(cls, A: Any, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5) -> NoiseRates:
+        """Typical rates, where nobody has labelled anything: half of the anchors (N, m) that fire are true, and half of
+        the cases have one. Then a condition is as common as its anchor."""
+        anchors = _dense("A", A)
+        rate = (anchors.sum(0) + 0.5) / (len(anchors) + 1)
+        prior = np.minimum(ppv * rate / sensitivity, 0.9)
+        m = rate.size
+        return cls(prior, np.full(m, sensitivity), (1 - ppv) * rate / (1 - prior), tuple(conditions))
+
+    @classmethod
     def from_given(cls, conditions: Sequence[str] = (), **given: ArrayLike) -> NoiseRates:
         """Take rates that somebody knows: (prior, sensitivity, false_positive), (anchor_rate, ppv, fn) or
         (anchor_rate, sensitivity, false_positive), each (m,). Numbers that no P(A, Y) has are refused by name."""

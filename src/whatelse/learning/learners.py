@@ -25,6 +25,7 @@ from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import Floats
 from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
+from whatelse.noisyor.taught.learner import fit_labels
 
 EM_STEPS = 30
 EDGE_PRICE = 1.0  # what an edge must be worth, in standard errors
@@ -43,8 +44,36 @@ class Learned:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def learn_anchored(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
-    """The default (docs/learning.md). Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
+def learn_anchored(
+    cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, labels: bool = False, weights: Any = None
+) -> Learned:
+    """The default (docs/learning.md): what anchors teach and, with `labels`, what the cohort's labels add to it.
+
+    weights  (N,) how many visits each labelled visit stands for (`label-next`), NaN or 0 where it has no label; None:
+             labelled visits were chosen at random
+    """
+    learned = _from_anchors(cohort, rates, seed, progress)
+    if not labels or cohort.Y is None or not cohort.known.any():
+        return learned
+    progress("learning from labels", 0, 1)
+    rows = np.flatnonzero(cohort.known.any(1))
+    weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
+    taught = fit_labels(
+        learned.model, cohort.anchor_columns, cohort.X[rows], cohort.Y[rows], cohort.known[rows],
+        weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
+    )  # fmt: skip
+    told = {
+        "labelled_visits": len(rows),
+        "precision": taught.taught.precision,
+        "scale_of_anchors_evidence": float(taught.taught.scale.mean()),
+        "weight_of_findings": taught.taught.kappa,
+        "curve": taught.shape.curve.tolist(),
+    }
+    return Learned(taught.model, learned.history, learned.converged, learned.notes | {"labels": told})
+
+
+def _from_anchors(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
+    """Without labels. Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
 
     EM climbs the likelihood of the noisy-or. On visits that obey the model this makes it better, and held-out anchors
     show it; on others it drifts, and they show that too: a trial decides, without labels.

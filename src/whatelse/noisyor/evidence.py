@@ -13,7 +13,7 @@ the anchor told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The ancho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from whatelse.errors import ModelError
+from whatelse.noisyor.curve import IDENTITY, SIZE, bend, length_of
 from whatelse.noisyor.likelihood import as_rows
 from whatelse.noisyor.params import Bools, Floats
 
@@ -36,6 +37,9 @@ class Evidence:
     excuse           (m, n) bool: finding j excuses the anchor of condition i
     anchor_columns   (m,) the anchors
     anchor_log_odds  (2, m) what a silent and a firing anchor add to the log odds of their condition
+    field_weight     (m, n), field_centre (m,), curve (SIZE,), all three or none: what the whole model says of each
+                     condition alone, f = field_centre + field_weight (x - c), is bent to C(f, x) (`curve.py`): the
+                     evidence gains C(f, x) - f
     """
 
     weight: Floats
@@ -43,6 +47,9 @@ class Evidence:
     excuse: Bools
     anchor_columns: Ints
     anchor_log_odds: Floats
+    field_weight: Floats = field(default=None)  # type: ignore[arg-type]
+    field_centre: Floats = field(default=None)  # type: ignore[arg-type]
+    curve: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         arrays = {
@@ -53,7 +60,11 @@ class Evidence:
             "anchor_log_odds": np.array(self.anchor_log_odds, np.float64),
         }
         m, n = arrays["weight"].shape if arrays["weight"].ndim == 2 else (0, 0)
+        for name, nothing in (("field_weight", np.zeros((m, n))), ("field_centre", np.zeros(m)), ("curve", IDENTITY)):
+            given = getattr(self, name)
+            arrays[name] = np.array(nothing if given is None else given, np.float64)
         needed = {"weight": (m, n), "centre": (n,), "excuse": (m, n), "anchor_columns": (m,), "anchor_log_odds": (2, m)}
+        needed |= {"field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,)}
         for name, value in arrays.items():
             if value.shape != needed[name]:
                 raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {needed[name]}")
@@ -73,7 +84,12 @@ class Evidence:
     @cached_property
     def says_nothing(self) -> bool:
         """Whether the evidence is zero for every visit."""
-        return not (self.weight.any() or self.excuse.any())
+        return not (self.weight.any() or self.excuse.any() or self.bends)
+
+    @cached_property
+    def bends(self) -> bool:
+        """Whether the curve is more than the identity."""
+        return not np.array_equal(self.curve, IDENTITY)
 
     def __call__(self, X: Any, unobserved: Any = None) -> Floats:
         """(V, m) of V visits, each given as indices or as a row of CSR (V, n). Costs O(nnz m)."""
@@ -86,7 +102,15 @@ class Evidence:
             hidden = _matrix(unobserved, self.centre.size)
             total += np.asarray(hidden @ (self.weight * self.centre).T)
             seen = hidden[:, self.anchor_columns].toarray() == 0
-        return total + self._taken_back(excused(x, self.excuse) & seen, x[:, self.anchor_columns].toarray() > 0)
+        back = self._taken_back(excused(x, self.excuse) & seen, x[:, self.anchor_columns].toarray() > 0)
+        if not self.bends:
+            return total + back
+        fields = np.asarray(x @ self.field_weight.T) + self._field_at_none + back
+        typical = np.full(len(total), self.centre.sum())
+        if unobserved is not None:
+            fields += np.asarray(hidden @ (self.field_weight * self.centre).T)
+            typical -= np.asarray(hidden @ self.centre)
+        return total + back + self._bent(fields, np.diff(x.indptr), typical)
 
     def of_one(self, present: Ints, unobserved: Ints) -> Floats:
         """(m,) of one visit. O(m (present + unobserved))."""
@@ -94,7 +118,23 @@ class Evidence:
         fires = np.isin(columns, present)
         beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
         total = self.weight[:, present].sum(1) - self._at_centre + self.weight[:, unobserved] @ self.centre[unobserved]
-        return np.asarray(total + self._taken_back(beside, fires))
+        back = self._taken_back(beside, fires)
+        if not self.bends:
+            return np.asarray(total + back)
+        fields = self.field_weight[:, present].sum(1) + self._field_at_none + back
+        fields = fields + self.field_weight[:, unobserved] @ self.centre[unobserved]
+        typical = np.array([self.centre.sum() - self.centre[unobserved].sum()])
+        return np.asarray(total + back + self._bent(fields[None], np.array([len(present)]), typical)[0])
+
+    def _bent(self, fields: Floats, present: Any, typical: Floats) -> Floats:
+        """(V, m) C(f, x) - f, by the numbers (V,) of findings present and of findings that a typical visit has."""
+        return bend(self.curve, fields, length_of(np.asarray(present, float), np.maximum(typical, 0.0))) - fields
+
+    @cached_property
+    def _field_at_none(self) -> Floats:
+        """(m,) the fields of a visit of which everything was observed and nothing found."""
+        fields: Floats = self.field_centre - self.field_weight @ self.centre
+        return fields
 
     @cached_property
     def _at_centre(self) -> Floats:
@@ -103,7 +143,10 @@ class Evidence:
         return said
 
     def lines(self, present: Ints, unobserved: Ints) -> Floats:
-        """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence."""
+        """(m, n) the same for one visit, finding by finding: what each contributes to each condition's evidence.
+
+        What bending the sum adds belongs to no finding, and is left out.
+        """
         x, observed = np.zeros(self.centre.size), np.ones(self.centre.size, bool)
         x[present] = 1.0
         observed[unobserved] = False

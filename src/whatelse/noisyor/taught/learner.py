@@ -1,0 +1,127 @@
+"""From a joint model that anchors taught, and labelled visits, to a joint model that both taught.
+
+1. Pseudo-likelihood of the labels (`pseudo.py`): biases, how much the anchors' evidence counts, couplings, explaining
+   away, and a correction of what each finding says.
+2. Fields of the labelled visits from fits that did not see them, and how sure these prove to be (`shape.py`).
+3. The joint model of both: the same certified search answers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+
+from whatelse.errors import ModelError
+from whatelse.noisyor.curve import length_of
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.joint import JointModel
+from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.taught.alone import Alone
+from whatelse.noisyor.taught.nearby import Nearby
+from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach
+from whatelse.noisyor.taught.shape import Shape, fit_shape
+
+FOLDS, FOLD_STEPS = 3, 40
+SHAPE_ON = 8_000  # labelled visits that the shape is learned from, at most
+
+
+@dataclass(frozen=True, eq=False)
+class FromLabels:
+    """The joint model; taught and shape say what the labels did."""
+
+    model: JointModel
+    taught: Taught
+    shape: Shape
+
+
+def fit_labels(
+    model: JointModel,
+    anchor_columns: Any,
+    X: sp.csr_matrix,
+    Y: Bools,
+    known: Bools,
+    *,
+    weight: Floats | None = None,
+    centre: Floats | None = None,
+    seed: int = 0,
+) -> FromLabels:
+    """Teach a model the labels Y (L, m), where known (L, m), of visits X (L, n). O(nnz m) a step.
+
+    weight  (L,) how many visits each stands for, up to a factor; None: one each
+    centre  (n,) how common each finding is among all visits; None: among these
+    """
+    if not known.any():
+        raise ModelError("no label is known: nothing to teach")
+    x = sp.csr_matrix(X, dtype=np.float64)
+    w = np.ones(len(Y)) if weight is None else np.asarray(weight, float) * len(Y) / float(np.sum(weight))
+    alone = Alone.of(model, anchor_columns)
+    belief = np.where(known, Y, 0.0)
+    if not known.all():
+        some = np.flatnonzero(~known.all(1))
+        guess = posterior(model, x[some], tolerance=1e-2, budget=4000, top=0).marginals
+        belief[some] = np.where(known[some], Y[some], guess)
+    lesson = Lesson(x, np.where(known, Y, np.nan), alone(x), alone.taken(x, belief > 0.5), belief, w)
+    taught = teach(lesson, model.noisyor.coupling, alone.kappa)
+    average = np.asarray(x.mean(0)).ravel() if centre is None else np.asarray(centre, float)
+    shape = _shape(lesson, alone, taught, known, float(average.sum()), np.random.default_rng(seed))
+    return FromLabels(assembled(alone, taught, shape, average), taught, shape)
+
+
+def _shape(
+    lesson: Lesson, alone: Alone, taught: Taught, known: Bools, typical: float, rng: np.random.Generator
+) -> Shape:
+    """From fields of visits by fits to the others; the identity where no visit has all its labels."""
+    fold = rng.integers(0, FOLDS, len(known))
+    fields = np.empty(lesson.y.shape)
+    for k in range(FOLDS):
+        out = fold == k
+        if out.all() or not out.any():
+            return Shape.identity(lesson.y.shape[1])
+        rest = teach(
+            lesson.rows(np.flatnonzero(~out)), alone.model.noisyor.coupling, alone.kappa,
+            precision=taught.precision, steps=FOLD_STEPS,
+        )  # fmt: skip
+        fields[out] = rest.fields(lesson.x[out], lesson.alone[out])
+    whole = np.flatnonzero(known.all(1))
+    if not whole.size:
+        return Shape.identity(lesson.y.shape[1])
+    some = np.sort(rng.permutation(whole)[:SHAPE_ON])
+    Y = lesson.y[some] > 0
+    near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, fields[some], Y)
+    present = np.diff(lesson.x.indptr).astype(float)
+    length = length_of(present[some], np.full(some.size, typical))
+    return fit_shape(fields[some], length, Y, lesson.weight[some], near, taught.coupling, taught.kappa)
+
+
+def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> JointModel:
+    """The taught fields as prior and evidence around the noisy-or, whose ordinary findings count kappa.
+
+    Wanted: field_i = bias_i + scale_i alone_i(x) + w_i . x. What the noisy-or says already is taken off the evidence.
+    An anchor that is excused says nothing, so what it would have told is scaled along.
+    """
+    noisyor, old = alone.model.noisyor, alone.model.evidence
+    kappa = float(np.clip(taught.kappa, 0.0, 1.0))
+    weight = np.where(alone.ordinary, kappa, noisyor.weight)
+    scale = taught.scale[:, None]
+    before, after = noisyor.weight * alone.ratio, weight * alone.ratio
+    total = scale * (old.weight + before) + taught.weight  # (m, n) slope of the field by each finding
+    slope = total - after  # of which the noisy-or brings `after`
+    at_centre = (
+        taught.bias
+        + taught.scale * (alone.prior + old.weight @ (centre - old.centre) + before @ centre + (noisyor.weight * alone.log_fail).sum(1))
+        + taught.weight @ centre
+    )  # fmt: skip
+    bias = at_centre - after @ centre - (weight * alone.log_fail).sum(1)
+    prior = np.clip(expit(bias + shape.shift), 1e-9, 1 - 1e-9)
+    coupling = (taught.coupling + taught.coupling.T) / 2
+    np.fill_diagonal(coupling, 0.0)
+    evidence = Evidence(
+        slope, centre, old.excuse, old.anchor_columns, scale.T * old.anchor_log_odds,
+        field_weight=total, field_centre=at_centre, curve=shape.curve,
+    )  # fmt: skip
+    return JointModel(NoisyOr(prior, noisyor.fail, noisyor.leak, noisyor.frozen, weight, coupling), evidence)
