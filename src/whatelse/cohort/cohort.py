@@ -117,6 +117,24 @@ class Cohort:
             raise CohortError("which visits have several conditions is not known: this cohort has no labels")
         return self.rows(self.Y.sum(axis=1) >= at_least)
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with a row a visit. Needs pandas, which whatelse itself does not.
+
+        Columns are ("finding", name), sparse 0/1, and ("condition", name), booleans that are <NA> where nobody knows.
+        """
+        import pandas
+
+        ids = pandas.Index(self.ids, name="visit")
+        columns = pandas.MultiIndex.from_product([["finding"], self.vocabulary.names])
+        findings = pandas.DataFrame.sparse.from_spmatrix(self.X, index=ids, columns=columns)
+        labels = {
+            ("condition", name): pandas.arrays.BooleanArray(
+                np.zeros(len(self), bool) if self.Y is None else self.Y[:, i].copy(), ~self.known[:, i]
+            )
+            for i, name in enumerate(self.conditions)
+        }
+        return pandas.concat([findings, pandas.DataFrame(labels, index=ids)], axis=1)
+
     # ---- folder
 
     def save(self, folder: str | Path) -> Path:
