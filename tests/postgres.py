@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 
 def _programs() -> Path | None:
@@ -49,3 +50,12 @@ def server() -> Iterator[str]:
             yield f"postgresql://test@/postgres?host={folder}"
         finally:
             run(str(programs / "pg_ctl"), "-D", data, "-m", "immediate", "stop")
+
+
+def empty(url: str) -> None:
+    """Remove everything from a database."""
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
+        connection.execute(sa.text("CREATE SCHEMA public"))
+    engine.dispose()

@@ -1,27 +1,20 @@
-"""`serve`, `token create | list | revoke`, `decisions export`."""
+"""`serve`, `token create | list | revoke`, `decisions export`; keeping.py adds what looks after the database."""
 
 from __future__ import annotations
 
 import logging
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from whatelse.cli import keeping
+from whatelse.cli.opening import DATABASE, DATABASE_OPTION, needs, open_store
 from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE
 from whatelse.errors import WhatelseError
 
-if TYPE_CHECKING:
-    from whatelse.store import Store
-
-DATABASE = "sqlite:///whatelse.db"
-_Database = typer.Option(
-    DATABASE,
-    "--database",
-    envvar="WHATELSE_DATABASE",
-    help="Where decisions are kept: sqlite:///FILE or postgresql://…",
-)
+_Database = DATABASE_OPTION
 
 
 class Role(StrEnum):
@@ -43,6 +36,7 @@ def register(app: typer.Typer) -> None:
     decisions = typer.Typer(no_args_is_help=True, help="What people decided.")
     decisions.command("export")(export)
     app.add_typer(decisions, name="decisions")
+    keeping.register(app, decisions)
 
 
 def serve(
@@ -89,7 +83,7 @@ def create(
     database: str = _Database,
 ) -> None:
     """Make a token and print it, once."""
-    store = _open(database)
+    store = open_store(database)
     try:
         typer.echo(store.access.create(name, role.value, days))
     finally:
@@ -98,7 +92,7 @@ def create(
 
 def list_tokens(database: str = _Database) -> None:
     """List tokens: who, role, until when."""
-    store = _open(database)
+    store = open_store(database)
     try:
         for token in store.access.list():
             typer.echo(f"{token.id:4}  {token.status:8} {token.role:10} until {token.expires:%Y-%m-%d}  {token.name}")
@@ -110,7 +104,7 @@ def revoke(
     number: int = typer.Argument(..., help="The number that 'whatelse token list' shows."), database: str = _Database
 ) -> None:
     """End a token, and the sessions opened with it, at once."""
-    store = _open(database)
+    store = open_store(database)
     try:
         store.access.revoke(number)
     finally:
@@ -124,7 +118,7 @@ def export(
     """Write decisions as labels: one row per visit and tag that stands confirmed or rejected."""
     if out.suffix not in (".csv", ".parquet"):
         raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
-    store = _open(database)
+    store = open_store(database)
     from whatelse.store.labels import labels, to_csv, to_parquet
 
     try:
@@ -143,17 +137,5 @@ def _server() -> Any:
     try:
         import whatelse.server
     except ImportError as missing:
-        raise WhatelseError(_needs(missing)) from None
+        raise WhatelseError(needs(missing)) from None
     return whatelse.server
-
-
-def _open(database: str) -> Store:
-    try:
-        from whatelse.store import Store
-    except ImportError as missing:
-        raise WhatelseError(_needs(missing)) from None
-    return Store(database)
-
-
-def _needs(missing: ImportError) -> str:
-    return f"this needs {missing.name}, which is not installed: pip install 'whatelse[serve]'"

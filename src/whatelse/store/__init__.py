@@ -6,6 +6,7 @@ store.state("visit 7").confirmed
 """
 
 from whatelse.store.access import ROLES, Access, Person, Token
+from whatelse.store.audit import Event
 from whatelse.store.engine import StoreError
 from whatelse.store.history import Conflict, Decision, Entry, Recorded, Reused, State
 from whatelse.store.store import Store
@@ -16,6 +17,7 @@ __all__ = [
     "Conflict",
     "Decision",
     "Entry",
+    "Event",
     "Person",
     "Recorded",
     "Reused",

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
 from whatelse.store import schema
-from whatelse.store.engine import StoreError
+from whatelse.store.engine import StoreError, reading, writing
 
 ROLES = ("viewer", "clinician", "admin")  # each may do what those before it may
 PREFIX = "whatelse_"  # lets secret scanners recognise a token that leaked
@@ -76,7 +74,7 @@ class Access:
             "created": now,
             "expires": now + timedelta(days=days),
         }
-        with self._writing() as connection:
+        with writing(self._engine) as connection:
             connection.execute(schema.token.insert().values(**row))
         return text
 
@@ -84,7 +82,7 @@ class Access:
         """All tokens, oldest first."""
         t = schema.token.c
         query = sa.select(t.id, t.name, t.role, t.created, t.expires, t.revoked).order_by(t.id)
-        with self._engine.connect() as connection:
+        with reading(self._engine) as connection:
             return [
                 Token(
                     row.id, row.name, row.role, _utc(row.created), _utc(row.expires), row.revoked and _utc(row.revoked)
@@ -95,7 +93,7 @@ class Access:
     def revoke(self, number: int) -> None:
         """End a token and the sessions that were opened with it."""
         t, s = schema.token, schema.session
-        with self._writing() as connection:
+        with writing(self._engine) as connection:
             unknown = connection.execute(sa.select(t.c.id).where(t.c.id == number)).scalar() is None
             if unknown:
                 raise StoreError(f"there is no token {number}; 'whatelse token list' shows them")
@@ -108,7 +106,7 @@ class Access:
         """Whose token this is; None if it is unknown, revoked or expired."""
         t = schema.token.c
         query = sa.select(t.id, t.name, t.role, t.expires, t.revoked).where(t.hash == _hash(text))
-        with self._engine.connect() as connection:
+        with reading(self._engine) as connection:
             row = connection.execute(query).first()
         if row is None or row.revoked is not None or _utc(row.expires) <= datetime.now(UTC):
             return None
@@ -120,7 +118,7 @@ class Access:
         text, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         expires = min(now + timedelta(hours=hours), person.expires or datetime.max.replace(tzinfo=UTC))
         s = schema.session
-        with self._writing() as connection:
+        with writing(self._engine) as connection:
             connection.execute(s.delete().where(s.c.expires <= now))
             connection.execute(
                 s.insert().values(
@@ -133,7 +131,7 @@ class Access:
         """Whose session this is; None if it is over or its token was revoked."""
         s = schema.session.c
         query = sa.select(s.name, s.role, s.expires, s.csrf, s.token).where(s.hash == _hash(text))
-        with self._engine.connect() as connection:
+        with reading(self._engine) as connection:
             row = connection.execute(query).first()
         if row is None or _utc(row.expires) <= datetime.now(UTC):
             return None
@@ -141,17 +139,12 @@ class Access:
 
     def close_session(self, text: str) -> None:
         """Sign out."""
-        with self._writing() as connection:
+        with writing(self._engine) as connection:
             connection.execute(schema.session.delete().where(schema.session.c.hash == _hash(text)))
-
-    @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
-            yield connection
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _utc(time: datetime) -> datetime:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,7 @@ def open_engine(url: str) -> sa.Engine:
         if parsed.get_backend_name() == "sqlite":
             engine = _sqlite(parsed)
         elif parsed.get_backend_name() == "postgresql":
-            engine = sa.create_engine(parsed, pool_size=10, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+            engine = _postgresql(parsed)
         else:
             raise StoreError(f"decisions are kept in sqlite or postgresql, not in {parsed.get_backend_name()!r}")
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError):
@@ -47,12 +50,44 @@ def open_engine(url: str) -> sa.Engine:
     return engine
 
 
+@contextmanager
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection to read with; StoreError if the database does not answer."""
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+        raise StoreError(f"the database does not answer ({type(error).__name__})") from None
+
+
+@contextmanager
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """The same for one transaction that writes; an IntegrityError is left as it is."""
+    try:
+        with engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
+    except sa.exc.IntegrityError:
+        raise
+    except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+        raise StoreError(f"the database cannot be written to ({type(error).__name__})") from None
+
+
+def _postgresql(url: URL) -> sa.Engine:
+    """A server that hangs is given up after seconds, so that those who wait are told."""
+    patience: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000, "keepalives_idle": 10}
+    if "options" not in url.query:
+        patience["options"] = "-c statement_timeout=15s -c lock_timeout=10s -c idle_in_transaction_session_timeout=30s"
+    return sa.create_engine(url, pool_size=10, pool_timeout=5, pool_pre_ping=True, connect_args=patience)
+
+
 def _sqlite(url: URL) -> sa.Engine:
     if not url.database or url.database == ":memory:":
         raise StoreError("decisions need a file: sqlite:///decisions.db")
     if not Path(url.database).absolute().parent.is_dir():
         raise StoreError(f"{url.database}: its folder does not exist; make it first")
-    engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, pool_size=10)
+    _private(Path(url.database))
+    patience = {"timeout": 30, "check_same_thread": False}
+    engine = sa.create_engine(url, connect_args=patience, pool_size=10, pool_timeout=5)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: Any) -> None:
@@ -69,12 +104,24 @@ def _sqlite(url: URL) -> sa.Engine:
     return engine
 
 
+def _private(path: Path) -> None:
+    """Nobody else on this machine reads who decided what. SQLite gives its other files the mode of this one."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+        if path.stat().st_mode & 0o007:
+            path.chmod(path.stat().st_mode & 0o770)
+    except OSError as error:
+        raise StoreError(f"{path}: the database cannot be opened ({error.strerror})") from None
+
+
 def migrate(engine: sa.Engine) -> None:
     """Bring the schema up to date in one transaction, so that a crash leaves it as it was."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
+            for patience in ("statement_timeout", "lock_timeout"):  # a large history takes its time
+                connection.execute(sa.text(f"SET LOCAL {patience} = 0"))
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:n)"), {"n": _LOCK})
         config.attributes["connection"] = connection
         try:

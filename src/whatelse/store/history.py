@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -84,7 +85,33 @@ class Conflict(WhatelseError):
 
 
 class Reused(WhatelseError):
-    """A request key that came before with another decision, or nothing to undo."""
+    """A decision that cannot be taken: its key was another's, there is nothing to undo, no database keeps its text."""
+
+
+LENGTHS = {"visit": 1_000, "subject": 1_000, "actor": 1_000, "model": 64, "request": 64}
+
+
+def check(wanted: Decision) -> None:
+    """Reused unless every database can keep it: text without NUL or half a surrogate pair, of a sane length."""
+    for name, most in LENGTHS.items():
+        text = getattr(wanted, name)
+        if len(text) > most or "\0" in text or not _encodes(text):
+            raise Reused(
+                f"the decision's {name} cannot be stored: at most {most} characters, all of them valid Unicode"
+            )
+    try:
+        if "\\u0000" in json.dumps(wanted.shown, allow_nan=False):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise Reused("what was shown cannot be stored: it is not plain JSON") from None
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def state_of(lines: Sequence[Line]) -> State:

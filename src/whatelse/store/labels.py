@@ -55,14 +55,21 @@ def _of_visit(lines: list[Entry]) -> Iterator[dict[str, Any]]:
 
 
 def to_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """CSV with a header, line by line. A name that a spreadsheet would run as a formula gets a quote in front."""
+    """CSV with a header, line by line. Text that a spreadsheet would run as a formula gets a quote in front."""
     yield ",".join(SCHEMA.names) + "\n"
     for row in rows:
         line = io.StringIO()
-        inert = f"'{row['actor']}" if row["actor"][:1] in "=+-@\t\r" else row["actor"]
-        shown = {**row, "actor": inert, "at": row["at"].isoformat()}
+        inert = {name: _inert(row[name]) for name in ("visit", "condition", "actor", "model")}
+        shown = {**row, **inert, "at": row["at"].isoformat()}
         csv.writer(line, lineterminator="\n").writerow(shown[name] for name in SCHEMA.names)
         yield line.getvalue()
+
+
+def _inert(text: str) -> str:
+    """A number with its sign stays what it is: no spreadsheet runs it."""
+    if text[:1] not in tuple("=+-@\t\r\n"):
+        return text
+    return text if text[:1] in "+-" and text[1:].isascii() and text[1:].isdigit() else f"'{text}"
 
 
 def to_parquet(rows: Iterable[dict[str, Any]], stream: IO[bytes]) -> int:

@@ -23,7 +23,51 @@ decision = sa.Table(
     sa.Column("model", sa.String(64), nullable=False),  # digest of the model that was serving
     sa.Column("shown", sa.JSON, nullable=False),  # what was on the screen: probability, rank, what was decided before
     sa.Column("request", sa.String(64), nullable=False, unique=True),  # a repeated request is answered, not repeated
+    sa.Column("chain", sa.String(64), nullable=False, server_default=""),  # see chain.py
     sa.UniqueConstraint("visit", "version", name="decision_visit_version"),
+)
+
+# Who did what, without what is in a record: a visit is named by the key that URLs have.
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("event", sa.String(32), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("address", sa.String(64), nullable=False),
+    sa.Column("visit", sa.String(32)),
+    sa.Column("detail", sa.JSON, nullable=False),
+    sa.Column("chain", sa.String(64), nullable=False, server_default=""),
+)
+
+# The newest line of each chain, and the last one that retention has removed.
+chain_head = sa.Table(
+    "chain_head",
+    metadata,
+    sa.Column("name", sa.String(16), primary_key=True),
+    sa.Column("lines", _Id, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("removed", _Id, nullable=False),  # lines up to this number may be deleted
+    sa.Column("removed_lines", _Id, nullable=False),
+    sa.Column("start", sa.String(64), nullable=False),  # the hash that the first line kept follows
+)
+
+# Models that have served, newest last: processes that share a database follow each other.
+served = sa.Table(
+    "served",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+)
+
+# Written to find out whether the database can be written to.
+pulse = sa.Table(
+    "pulse",
+    metadata,
+    sa.Column("name", sa.String(16), primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
 
 token = sa.Table(

@@ -1,35 +1,64 @@
-"""Store: records decisions, many of them in one commit, and reads them back.
+"""Store: records decisions and audit lines, many of them in one commit, and reads them back.
 
 One thread writes. Whatever has been asked for while the last commit was on its way to the disk goes into the next one,
-so the disk's latency limits how long a decision takes, not how many there are. The unique keys of the table hold
-between processes: if another one was faster, the batch is judged again on what is there now.
+so the disk's latency limits how long a decision takes, not how many there are. The head of the chain is locked first:
+processes that share a database write one after another, each on what is there by then.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import queue
 import secrets
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from whatelse.errors import WhatelseError
-from whatelse.store import schema
+from whatelse.store import chain, schema
 from whatelse.store.access import Access
-from whatelse.store.engine import StoreError, open_engine
-from whatelse.store.history import Decision, Entry, Line, Recorded, Reused, State, next_line, same_request, state_of
+from whatelse.store.audit import Event
+from whatelse.store.engine import StoreError, open_engine, reading, writing
+from whatelse.store.history import (
+    Decision,
+    Entry,
+    Line,
+    Recorded,
+    Reused,
+    State,
+    check,
+    next_line,
+    same_request,
+    state_of,
+)
 
+log = logging.getLogger("whatelse.store")
 BATCH = 256  # decisions in one commit, at most
 CHUNK = 500  # parameters of one IN (…)
+PAGE = 2_000  # lines of an export read at a time
+GATHER = 0.1  # seconds that audit lines wait for company, unless a decision is there to go with
+RETRY = 1.0  # seconds between tries to write audit lines while the database is away
+PATIENCE = 35.0  # seconds that `ping` waits for a commit
+BACKLOG = 20_000  # audit lines that wait for a database, at most
 _TABLE = schema.decision
 _COLUMNS = [_TABLE.c[field.name] for field in fields(Entry)]
 _BRIEF = _COLUMNS[: len(Line.__slots__)]  # what a state is made of, without times and JSON to take apart
-_Waiting = tuple[Decision, "Future[Recorded]"]
+
+
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """A decision that waits for its commit."""
+
+    decision: Decision
+    future: Future[Recorded]
 
 
 class Store:
@@ -38,7 +67,9 @@ class Store:
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
         self.access = Access(self.engine)
-        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Wanted | Event | Future[None] | None] = queue.SimpleQueue()
+        self._events: list[Event] = []  # the writer's own: lines that no commit has taken yet
+        self._waiting = 0  # audit lines asked for and not written
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="whatelse-writer", daemon=True)
         self._writer.start()
@@ -58,77 +89,166 @@ class Store:
         if self._closed:
             raise StoreError("the store is closed")
         future: Future[Recorded] = Future()
-        self._queue.put((decision, future))
+        try:
+            check(decision)
+        except Reused as refused:
+            future.set_exception(refused)
+        else:
+            self._queue.put(_Wanted(decision, future))
+        return future
+
+    def note(self, event: Event) -> None:
+        """Add to the audit, soon. StoreError when too many lines wait for the database: then nothing may go on."""
+        if self.behind:
+            raise StoreError("the audit cannot be written; nothing that it should show may happen now")
+        self._waiting += 1
+        self._queue.put(event)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the audit has fallen so far behind that what it should show must wait."""
+        return self._closed or self._waiting >= BACKLOG
+
+    def pulse(self) -> Future[None]:
+        """Try a commit; StoreError in the future if the database, its disk or the writer fails."""
+        future: Future[None] = Future()
+        if self._closed or not self._writer.is_alive():
+            future.set_exception(StoreError("the writer has stopped"))
+        else:
+            self._queue.put(future)
         return future
 
     def _write(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch, last = [first], False
-            while len(batch) < BATCH and not self._queue.empty():
-                if (item := self._queue.get()) is None:
-                    last = True
-                    break
-                batch.append(item)
-            self._commit([item for item in batch if item[1].set_running_or_notify_cancel()])
-            if last:
-                return
+        last = False
+        while not last:
+            batch, pulses, last = self._gather()
+            batch = [item for item in batch if item.future.set_running_or_notify_cancel()]
+            pulses = [pulse for pulse in pulses if pulse.set_running_or_notify_cancel()]
+            events, self._events = self._events, []
+            if batch or pulses or events:
+                self._commit(batch, pulses, events)
 
-    def _commit(self, batch: list[_Waiting]) -> None:
-        for attempt in range(5):
+    def _gather(self) -> tuple[list[_Wanted], list[Future[None]], bool]:
+        """What there is to write. Waits for the first, and a little longer if it is only for the audit."""
+        batch: list[_Wanted] = []
+        pulses: list[Future[None]] = []
+        until = time.monotonic() + RETRY if self._events else None  # left over: the database was away
+        seen = 0
+        while len(batch) < BATCH and seen < 4 * BATCH:
             try:
-                outcomes = self._apply([decision for decision, _ in batch])
+                if batch or pulses:
+                    item = self._queue.get_nowait()
+                else:
+                    item = self._queue.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
                 break
-            except sa.exc.IntegrityError:  # another process wrote to one of these visits meanwhile: look again
-                if attempt == 4:
-                    outcomes = [StoreError("the database is too busy; try again")] * len(batch)
-            except Exception as error:  # whatever it is, nobody is told that their decision was kept
-                outcomes = [StoreError(f"the database did not take the decision ({type(error).__name__})")] * len(batch)
-                break
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+            seen += 1
+            if item is None:
+                return batch, pulses, True
+            if isinstance(item, Event):
+                self._events.append(item)
+                until = min(until or math.inf, time.monotonic() + GATHER)
+            elif isinstance(item, _Wanted):
+                batch.append(item)
             else:
-                future.set_result(outcome)
+                pulses.append(item)
+        return batch, pulses, False
 
-    def _apply(self, batch: list[Decision]) -> list[Recorded | Exception]:
-        """Judge a batch in order and insert what is accepted, in one transaction."""
+    def _commit(self, batch: list[_Wanted], pulses: list[Future[None]], events: list[Event]) -> None:
+        try:
+            outcomes = self._insist([item.decision for item in batch], events, bool(pulses))
+        except Exception as error:  # whatever it is, nobody is told that their decision was kept
+            away = _is_away(error)
+            if not away and len(batch) + len(events) > 1:  # one of them cannot be stored: it is to fail alone
+                b, e = (len(batch), 0) if batch and events else (len(batch) // 2, len(events) // 2)
+                self._commit(batch[:b], pulses, events[:e])
+                self._commit(batch[b:], [], events[e:])
+                return
+            failed = StoreError(f"the database did not take the decision ({type(error).__name__})")
+            for item in batch:
+                item.future.set_exception(failed)
+            for pulse in pulses:
+                pulse.set_exception(failed)
+            if away and not self._closed:
+                self._events += events
+            elif events:
+                self._waiting -= len(events)
+                log.error("audit lines were not taken: lines=%d error=%s", len(events), type(error).__name__)
+            return
+        self._waiting -= len(events)
+        for item, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                item.future.set_exception(outcome)
+            else:
+                item.future.set_result(outcome)
+        for pulse in pulses:
+            pulse.set_result(None)
+
+    def _insist(self, batch: list[Decision], events: list[Event], pulse: bool) -> list[Recorded | Exception]:
+        for _ in range(4):
+            try:
+                return self._apply(batch, events, pulse)
+            except sa.exc.IntegrityError:  # what was read has changed meanwhile: look again
+                continue
+        return self._apply(batch, events, pulse)
+
+    def _apply(self, batch: list[Decision], events: list[Event], pulse: bool) -> list[Recorded | Exception]:
+        """Judge a batch in order and insert what is accepted, with the audit's lines, in one transaction."""
         outcomes: list[Recorded | Exception] = []
         new: list[Entry] = []
         now = datetime.now(UTC)
         with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
-            histories = _brief(connection, {d.visit for d in batch})
-            requests = _rows(connection, _WHOLE_OF_REQUESTS, {d.request for d in batch})
-            known = {line.request: line for line in map(entry, requests)}
-            for wanted in batch:
-                history = histories.setdefault(wanted.visit, [])
-                try:
-                    if (earlier := known.get(wanted.request)) is not None:
-                        if not same_request(earlier, wanted):
-                            raise Reused("this request key was used for another decision; make a new one for each")
-                        outcomes.append(Recorded(earlier, state_of(history), repeated=True))
-                        continue
-                    line = next_line(history, wanted, now)
-                except WhatelseError as refused:
-                    outcomes.append(refused)
-                    continue
-                history.append(line)
-                known[line.request] = line
-                new.append(line)
-                outcomes.append(Recorded(line, state_of(history)))
+            if batch:
+                head = chain.lock(connection, _TABLE)
+                new = self._judge(connection, batch, outcomes, now)
             if new:
-                connection.execute(_TABLE.insert(), [{c.name: getattr(line, c.name) for c in _COLUMNS} for line in new])
+                rows = [{c.name: getattr(line, c.name) for c in _COLUMNS} for line in new]
+                chain.append(connection, _TABLE, rows, head)
+            if events:
+                head = chain.lock(connection, schema.audit)
+                chain.append(connection, schema.audit, [event.row() for event in events], head)
+            if pulse:
+                beat = {"name": "writer", "at": now}
+                connection.execute(schema.pulse.delete().where(schema.pulse.c.name == "writer"))
+                connection.execute(schema.pulse.insert(), [beat])
         return outcomes
+
+    def _judge(
+        self, connection: sa.Connection, batch: list[Decision], outcomes: list[Recorded | Exception], now: datetime
+    ) -> list[Entry]:
+        """The lines that the batch becomes; what is said to each of those who asked goes to `outcomes`."""
+        new: list[Entry] = []
+        histories = _brief(connection, {d.visit for d in batch})
+        requests = _rows(connection, _WHOLE_OF_REQUESTS, {d.request for d in batch})
+        known = {line.request: line for line in map(entry, requests)}
+        for wanted in batch:
+            history = histories.setdefault(wanted.visit, [])
+            try:
+                if (earlier := known.get(wanted.request)) is not None:
+                    if not same_request(earlier, wanted):
+                        raise Reused("this request key was used for another decision; make a new one for each")
+                    outcomes.append(Recorded(earlier, state_of(history), repeated=True))
+                    continue
+                line = next_line(history, wanted, now)
+            except WhatelseError as refused:
+                outcomes.append(refused)
+                continue
+            history.append(line)
+            known[line.request] = line
+            new.append(line)
+            outcomes.append(Recorded(line, state_of(history)))
+        return new
 
     # ---- reading
 
     def history(self, visit: str) -> list[Entry]:
         """All lines of a visit, oldest first."""
-        with self.engine.connect() as connection:
+        with reading(self.engine) as connection:
             return list(map(entry, _rows(connection, _WHOLE_OF_VISITS, [visit])))
 
     def version(self, visit: str) -> int:
         """How many lines a visit has."""
-        with self.engine.connect() as connection:
+        with reading(self.engine) as connection:
             return connection.execute(_VERSION, {"visit": visit}).scalar() or 0
 
     def state(self, visit: str) -> State:
@@ -137,45 +257,72 @@ class Store:
 
     def states(self, visits: Sequence[str]) -> dict[str, State]:
         """The same for many; visits nobody decided on are left out."""
-        with self.engine.connect() as connection:
+        with reading(self.engine) as connection:
             histories = _brief(connection, visits)
         return {visit: state_of(lines) for visit, lines in histories.items()}
 
     def decided(self) -> set[str]:
         """Visits with any decision in their history."""
-        with self.engine.connect() as connection:
+        with reading(self.engine) as connection:
             return set(connection.execute(sa.select(_TABLE.c.visit).distinct()).scalars())
 
     def ping(self) -> None:
-        """StoreError unless the database answers and the writer lives."""
-        if self._closed or not self._writer.is_alive():
-            raise StoreError("the writer has stopped")
+        """StoreError unless the writer lives and the database can be written to."""
         try:
-            with self.engine.connect() as connection:
-                connection.execute(sa.select(1))
-        except sa.exc.SQLAlchemyError as error:
-            raise StoreError(f"the database does not answer ({type(error).__name__})") from None
+            self.pulse().result(PATIENCE)
+        except TimeoutError:
+            raise StoreError("the database does not answer (TimeoutError)") from None
 
     def secret(self, name: str) -> bytes:
         """A random key that stays the same for this database, made when it is first asked for."""
         table = schema.secret
         for _ in range(2):
-            with self.engine.connect().execution_options(writes=True) as connection:
+            with reading(self.engine) as connection:
                 found = connection.execute(sa.select(table.c.value).where(table.c.name == name)).scalar()
-                if found is not None:
-                    return bytes.fromhex(found)
-                try:
-                    connection.execute(table.insert().values(name=name, value=secrets.token_hex(32)))
-                    connection.commit()
-                except sa.exc.IntegrityError:  # another process made it first
-                    connection.rollback()
+            if found is not None:
+                return bytes.fromhex(found)
+            with suppress(sa.exc.IntegrityError), writing(self.engine) as connection:  # another process made it first
+                connection.execute(table.insert().values(name=name, value=secrets.token_hex(32)))
         return self.secret(name)
 
     def tag_lines(self) -> Iterator[Entry]:
-        """Every line about a tag, by visit and version, streamed."""
+        """Every line about a tag, by visit and version, page by page; between two pages no connection is held."""
+        place = sa.tuple_(_TABLE.c.visit, _TABLE.c.version)
         query = sa.select(*_COLUMNS).where(_TABLE.c.kind == "tag").order_by(_TABLE.c.visit, _TABLE.c.version)
-        with self.engine.connect().execution_options(yield_per=5_000) as connection:
-            yield from map(entry, connection.execute(query))
+        rows: Sequence[Any] = ()
+        while True:
+            after = query.where(place > (rows[-1].visit, rows[-1].version)) if rows else query
+            with reading(self.engine) as connection:
+                rows = connection.execute(after.limit(PAGE)).all()
+            if not rows:
+                return
+            yield from map(entry, rows)
+
+    # ---- models that have served
+
+    def serving(self, digest: str) -> None:
+        """Say that a model serves from now on; other processes on this database look for it."""
+        if self.newest_model() != digest:
+            with writing(self.engine) as connection:
+                connection.execute(schema.served.insert().values(digest=digest, at=datetime.now(UTC)))
+
+    def newest_model(self) -> str | None:
+        """The digest of the model that was announced last."""
+        with reading(self.engine) as connection:
+            query = sa.select(schema.served.c.digest).order_by(schema.served.c.id.desc()).limit(1)
+            return connection.execute(query).scalar()
+
+    def has_served(self, digest: str) -> bool:
+        """Whether a model with this digest has ever served here."""
+        with reading(self.engine) as connection:
+            query = sa.select(schema.served.c.id).where(schema.served.c.digest == digest).limit(1)
+            return connection.execute(query).scalar() is not None
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether the database is at fault, and not what was to be written: then trying line by line is of no use."""
+    faults = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.InternalError, sa.exc.TimeoutError)
+    return isinstance(error, (*faults, sa.exc.IntegrityError))
 
 
 def _among(columns: Sequence[sa.Column[Any]], where: sa.Column[Any]) -> sa.Select[Any]:

@@ -1,0 +1,34 @@
+"""What the commands around the service share: the database option, and what to install where something is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from whatelse.errors import WhatelseError
+
+if TYPE_CHECKING:
+    from whatelse.store import Store
+
+DATABASE = "sqlite:///whatelse.db"
+DATABASE_OPTION: Any = typer.Option(
+    DATABASE,
+    "--database",
+    envvar="WHATELSE_DATABASE",
+    help="Where decisions are kept: sqlite:///FILE or postgresql://…",
+)
+
+
+def open_store(database: str) -> Store:
+    """The store at a URL."""
+    try:
+        from whatelse.store import Store
+    except ImportError as missing:
+        raise WhatelseError(needs(missing)) from None
+    return Store(database)
+
+
+def needs(missing: ImportError) -> str:
+    """What to do about it."""
+    return f"this needs {missing.name}, which is not installed: pip install 'whatelse[serve]'"

@@ -1,0 +1,128 @@
+"""Chains: lines that nobody changes, moves or takes out without its being found.
+
+Each line holds the SHA-256 of the line before it and of its own content, so one number, the newest (the *head*), stands
+for all of them. A change breaks the chain at its place; what is cut off at the end is missed by the head, which is kept
+apart. Who can write to the database can also write a new chain from there on: a head that was noted elsewhere
+('whatelse decisions verify' prints it) tells that too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from whatelse.store import schema
+from whatelse.store.engine import StoreError, reading
+
+FIRST = "0" * 64  # what the first line follows
+PAGE = 5_000
+_HEADS = schema.chain_head
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How many lines there have ever been, and the hash of the newest."""
+
+    lines: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.lines}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """From what `str` gave."""
+        lines, _, found = text.strip().partition(":")
+        if not lines.isascii() or not lines.isdigit() or len(found) != 64 or set(found) - set("0123456789abcdef"):
+            raise StoreError("a head is written as 'verify' prints it: a number, a colon and 64 hexadecimal digits")
+        return cls(int(lines), found)
+
+
+def link(previous: str, content: Sequence[Any]) -> str:
+    """The hash of a line with this content after the line with the hash `previous`."""
+    text = json.dumps([_plain(value) for value in content], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):  # SQLite gives times back without their zone; what was put in is UTC
+        whole = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return whole.isoformat(timespec="microseconds")
+    return value
+
+
+def content_columns(table: sa.Table) -> list[sa.Column[Any]]:
+    """What a line's hash is about: all but its number and the hash."""
+    return [column for column in table.columns if column.name not in ("id", "chain")]
+
+
+def lock(connection: sa.Connection, table: sa.Table) -> Head:
+    """The head of a table's chain. Until the transaction ends no other process can add to the chain."""
+    query = sa.select(_HEADS.c.lines, _HEADS.c.hash).where(_HEADS.c.name == table.name).with_for_update()
+    row = connection.execute(query).one()
+    return Head(row.lines, row.hash)
+
+
+def append(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]], head: Head) -> Head:
+    """Add lines after `head`, which `lock` gave in this transaction; the new head."""
+    names = [column.name for column in content_columns(table)]
+    previous, linked = head.hash, []
+    for row in rows:
+        previous = link(previous, [row[name] for name in names])
+        linked.append({**row, "chain": previous})
+    connection.execute(table.insert(), linked)
+    new = Head(head.lines + len(rows), previous)
+    connection.execute(_HEADS.update().where(_HEADS.c.name == table.name).values(lines=new.lines, hash=new.hash))
+    return new
+
+
+def pages(engine: sa.Engine, table: sa.Table) -> Iterator[Sequence[Any]]:
+    """The lines of a table in order, page by page; no connection is held between two pages."""
+    after = -1
+    while True:
+        query = sa.select(table).where(table.c.id > after).order_by(table.c.id).limit(PAGE)
+        with reading(engine) as connection:
+            rows = connection.execute(query).all()
+        if not rows:
+            return
+        after = rows[-1].id
+        yield rows
+
+
+def verify(engine: sa.Engine, table: sa.Table, expect: Head | None = None) -> Head:
+    """The head of a table's chain if every line follows the one before; StoreError names the first that does not.
+
+    expect: a head noted earlier; it must be on the way. Cost: the whole table is read once.
+    """
+    with reading(engine) as connection:  # the head first: lines that are added meanwhile come after it
+        kept = connection.execute(sa.select(_HEADS).where(_HEADS.c.name == table.name)).one_or_none()
+    if kept is None:
+        raise StoreError(f"{table.name}: the head of the chain is missing: somebody removed it")
+    names = [column.name for column in content_columns(table)]
+    previous, lines, met, last = kept.start, kept.removed_lines, False, kept.removed
+    head_met = kept.lines == lines and kept.hash == previous
+    for page in pages(engine, table):
+        for row in page:
+            if link(previous, [getattr(row, name) for name in names]) != row.chain:
+                raise StoreError(
+                    f"{table.name}: line {row.id} does not follow line {last}: a line there was changed, moved, added "
+                    "or taken out. Keep the database as it is and compare it with a backup"
+                )
+            previous, last, lines = row.chain, row.id, lines + 1
+            met = met or (expect is not None and Head(lines, previous) == expect)
+            head_met = head_met or (lines == kept.lines and previous == kept.hash)
+    if not head_met:
+        raise StoreError(
+            f"{table.name}: there are {lines:,} lines but the chain had {kept.lines:,}: lines were cut off at the end"
+        )
+    if expect is not None and not met and expect != Head(kept.removed_lines, kept.start):
+        removed = expect.lines <= kept.removed_lines
+        why = "its lines are past the retention time" if removed else "the chain is not the one that it was taken from"
+        raise StoreError(f"{table.name}: the head {expect} was not met: {why}")
+    return Head(lines, previous)
