@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
 WORTH = 0.1  # log odds that another condition must bring to be named
+WORTH_ABSENT = 0.5  # and all that a part of the record does not have
 METRICS = ("accuracy", "top5", "mrr")
 
 
@@ -79,7 +80,9 @@ def answer(
                 "reasons": [
                     {"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in because.reasons
                 ],
+                "absent": because.absent,
                 "others": because.others,
+                "sureness": because.sureness,
             }
         )
     return {
@@ -111,11 +114,13 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
     table.add_column("because")
     for tag in said["tags"]:
         beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
-        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"])])
+        absent = [f"not in the {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT]
+        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"]), *absent])
         table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
     console.print(table)
     if said["certified"]:
-        console.print(f"every probability is within {said['error_bound']:.1g} of the model's exact answer", style="dim")
+        bound = f"{said['error_bound']:.1g}"
+        console.print(f"computed to within {bound} of the model's own answer, which may be wrong", style="dim")
     else:
         console.print(f"not certified: probabilities may be off by up to {said['error_bound']:.2g}", style="yellow")
 

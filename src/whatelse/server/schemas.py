@@ -180,7 +180,8 @@ class Reason(BaseModel):
 
 
 class Why(BaseModel):
-    """total = prior + reasons + others + rest, in log odds. Reasons of open tags are given what is confirmed."""
+    """total = prior + reasons + absent + others + sureness + rest, in log odds. Reasons of open tags are given what is
+    confirmed; absent sums up, by part of the record, all that it does not have."""
 
     model: str
     condition: str
@@ -188,7 +189,9 @@ class Why(BaseModel):
     total: float
     prior: float
     reasons: list[Reason]
+    absent: dict[str, float]
     others: dict[str, float]
+    sureness: float
     rest: float
 
 
