@@ -98,6 +98,11 @@ def build(
     ),
     rules: str = typer.Option("default", "--rules", help="Negation rules: default, paper or a YAML file."),
     bigrams: bool = typer.Option(True, help="Join words that often come together."),
+    function_words: bool = typer.Option(
+        False,
+        "--function-words",
+        help="Words of grammar and form ('of', 'pmh') and bare numbers may be findings.",
+    ),
     bands: int = typer.Option(5, "--bands", min=2, help="Part each number into so many bands of equal size."),
 ) -> None:
     """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels."""
@@ -146,6 +151,7 @@ def build(
         rules=rules,
         bigrams=bigrams,
         bands=bands,
+        function_words=function_words,
         like=known,
         about=about,
         source=reader.description,
