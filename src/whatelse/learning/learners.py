@@ -206,6 +206,7 @@ def learn(
     """Run a learner by name."""
     if learner not in LEARNERS:
         raise ModelError(f"there is no learner {learner!r}; choose one of {', '.join(sorted(LEARNERS))}")
+    rates = rates.named(cohort.conditions)
     if rates.conditions != cohort.conditions:
         raise CohortError(
             "the noise rates are of other conditions than the cohort's: estimate them from the same conditions file"
