@@ -22,7 +22,7 @@ METRICS = ("accuracy", "top5", "mrr")
 
 def print_results(results: dict[str, Any]) -> None:
     """The rows of `reproduce`, as the report's table has them."""
-    from whatelse.evaluation.report.tables import PAPER, ordered
+    from whatelse.evaluation.rows import OURS, ordered, row_of
 
     data = results["data"]["test"]
     table = Table(title=f"held-out tag, {data['used']:,} visits with two or more conditions", title_justify="left")
@@ -30,10 +30,10 @@ def print_results(results: dict[str, Any]) -> None:
     for title in ("accuracy", "top 5", "MRR", "learning", "paper's own"):
         table.add_column(title, justify="right", style="dim" if title == "paper's own" else "")
     for row in ordered(results["rows"]):
-        paper = PAPER.get(row["model"])
+        paper = row_of(row["model"]).paper
         reference = " / ".join(f"{value:.2f}" for value in paper) if paper else ""
         scores = [_interval(row, metric) for metric in METRICS]
-        style = "bold" if row["model"] == "whatelse" else ""
+        style = "bold" if row["model"] == OURS else ""
         table.add_row(row["model"], *scores, f"{row['seconds']:.1f} s", reference, style=style)
     _console().print(table)
     for entry in results["left_out"]:

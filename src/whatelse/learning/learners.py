@@ -17,7 +17,7 @@ from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
 from whatelse.learning.baselines import naive_labels, oracle
-from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
+from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, HeldoutAnchors, NvilSettings, hold_out, run_courses
 from whatelse.noisyor.anchored.em import fit_em
 from whatelse.noisyor.anchored.learner import fit_anchored
 from whatelse.noisyor.joint import JointModel, Model
@@ -170,7 +170,7 @@ def learn_nvil(
         visits.X,
         start,
         columns,
-        AnchorCheck(cohort.X[kept], columns, seed),
+        HeldoutAnchors(cohort.X[kept], columns, seed),
         NvilSettings(**settings),
         [l2] if isinstance(l2, int | float) else l2,
         seed,

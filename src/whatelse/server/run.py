@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -55,7 +56,8 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         Gate(service).check()
         listening = listen(settings)
         gc.freeze()  # model, visits and libraries stay: looking through them again and again would stop everybody
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        # uvicorn raises Ctrl-C again when all is closed: that is how serving ends
+        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(service, listening, announce))
     finally:
         gc.unfreeze()  # or libraries complain at the end about what was never freed

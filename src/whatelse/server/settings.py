@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
 
@@ -128,27 +129,37 @@ def is_loopback(host: str) -> bool:
 
 def load_settings(config: Path | None, **given: Any) -> Settings:
     """Settings from the command line (`given`, None for not given), the environment and a YAML file, checked."""
-    from_file: dict[str, Any] = {}
-    if config is not None:
-        try:
-            from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            raise SettingsError(f"{config}: cannot be read as YAML") from None
-        if not isinstance(from_file, dict):
-            raise SettingsError(f"{config}: needs lines of the form 'name: value'")
-    given = {name: value for name, value in given.items() if value is not None}
+    from_file = {} if config is None else _read(config)
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
+
     try:
-        ambient = _Ambient().model_dump(exclude_unset=True)
-        settings = Settings.model_validate({**from_file, **ambient, **given})
+        settings = Layered(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise SettingsError(f"settings: {problems}; 'whatelse serve --settings' lists them") from None
+    except UnreadableSetting as error:
+        raise SettingsError(f"settings: {error}; a list is written as JSON: '[\"tags.example.org\"]'") from None
     settings.check()
     return settings
 
 
-class _Ambient(Settings):
-    """Only what the environment says."""
-
-    model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="ignore")
-    model: Path = Path()
+def _read(config: Path) -> dict[str, Any]:
+    """Settings by name from a YAML file."""
+    try:
+        from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raise SettingsError(f"{config}: cannot be read as YAML") from None
+    if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):
+        raise SettingsError(f"{config}: needs lines of the form 'name: value'")
+    return from_file
