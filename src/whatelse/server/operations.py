@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -74,27 +74,34 @@ async def export(
     if running >= service.settings.max_exports:
         raise HTTPException(503, "as many exports as allowed are under way; try again later", {"Retry-After": "10"})
     state.exports = running + 1
-    make = _csv if format == "csv" else _parquet
+    pieces = _csv(service) if format == "csv" else _parquet(service)
+    try:
+        first = await anext(pieces)  # what fails now can still be said
+    except BaseException:
+        state.exports -= 1
+        raise
     name = {"Content-Disposition": f'attachment; filename="labels.{format}"'}
     kind = "text/csv" if format == "csv" else "application/vnd.apache.parquet"
 
     async def sent() -> AsyncIterator[bytes]:
         try:
-            async for piece in make(service):
+            yield first
+            async for piece in pieces:
                 yield piece
         finally:
             state.exports -= 1
+            await pieces.aclose()
 
     return StreamingResponse(sent(), media_type=kind, headers=name)
 
 
-async def _csv(service: Service) -> AsyncIterator[bytes]:
+async def _csv(service: Service) -> AsyncGenerator[bytes, None]:
     lines = to_csv(labels(service.store))
     while piece := await service.lanes.slow.run(lambda: "".join(islice(lines, ROWS))):
-        yield piece.encode()
+        yield piece.encode("utf-8", "replace")
 
 
-async def _parquet(service: Service) -> AsyncIterator[bytes]:
+async def _parquet(service: Service) -> AsyncGenerator[bytes, None]:
     """Parquet is whole before it begins, so it is made in a file without a name."""
     with tempfile.TemporaryFile() as file:
         await service.lanes.slow.run(to_parquet, labels(service.store), file)
