@@ -185,7 +185,7 @@ def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
         assert got == [401] * 5 + [429] * 3
         answer = web.post("/api/session", json={"token": "guess"})
         assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
-        assert web.get("/api/visits", headers=bearer(good)).status_code == 429  # from there nobody gets in for now
+        assert web.get("/api/visits", headers=bearer(good)).status_code == 200  # others from there are not kept out
 
 
 # ---- sessions and other sites

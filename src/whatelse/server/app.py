@@ -19,6 +19,7 @@ from whatelse.server.auth import Gate
 from whatelse.server.guard import Guard, failure
 from whatelse.server.pages import add_pages
 from whatelse.server.service import Service
+from whatelse.store import StoreError
 
 STATIC = Path(__file__).parent / "static"
 ABOUT = (
@@ -35,7 +36,9 @@ def create_app(service: Service) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
+        service.lanes.watch()
         yield
+        service.lanes.rest()
         service.ready = False
 
     app = FastAPI(
@@ -47,6 +50,7 @@ def create_app(service: Service) -> ASGIApp:
     app.include_router(operations.router)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(StoreError, _unavailable)
     app.add_exception_handler(Exception, _failed)
     add_pages(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -64,6 +68,10 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+
+
+async def _unavailable(_: Request, __: Exception) -> Response:
+    return JSONResponse({"detail": "the database does not answer; try again"}, 503, {"Retry-After": "2"})
 
 
 async def _failed(request: Request, _: Exception) -> Response:

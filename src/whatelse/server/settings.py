@@ -71,17 +71,39 @@ class Settings(BaseSettings):
         default="roles", description="claim with viewer, clinician or admin; a.b looks inside a"
     )
     oidc_name_claim: str = Field(default="sub", description="claim that names the person in the history")
+    trusted_proxies: list[str] = Field(
+        default=[], description="addresses or networks of proxies whose X-Forwarded-For is believed, as 10.0.0.7"
+    )
+    trusted_keys: list[Path] = Field(
+        default=[], description="public keys (PEM); with any, only models signed by one of them are loaded"
+    )
+    audit: bool = Field(default=True, description="note who signed in, read, decided, exported or was refused")
+    audit_days: int = Field(default=0, ge=0, description="days that audit lines are kept; 0 for ever")
+    max_head: int = Field(default=32_768, ge=1_000, description="bytes of a request's line and headers, at most")
+    max_headers: int = Field(default=100, ge=10, description="headers of a request, at most")
+    max_characters: int = Field(default=60_000, ge=100, description="characters in the notes of a posted visit")
+    max_words: int = Field(default=12_000, ge=100, description="words and signs in the notes of a posted visit")
+    max_wait: float = Field(
+        default=0.12,
+        gt=0,
+        description="seconds that a request may wait for its turn; it is refused if it would be longer",
+    )
+    max_exports: int = Field(default=2, ge=1, description="exports at once")
+    workers: int = Field(default=1, ge=1, le=64, description="processes that serve; more than one needs PostgreSQL")
     max_body: int = Field(default=1_000_000, ge=1_000, description="bytes of a request's body, at most")
     rate_limit: float = Field(
         default=50, ge=0, description="requests a second of one person, lastingly; 0 for no limit"
     )
     rate_burst: int = Field(default=200, ge=1, description="requests of one person at once")
     failures_per_minute: int = Field(
-        default=20, ge=1, description="refused sign-ins from one address before it must wait"
+        default=20, ge=1, description="wrong tokens from one address, or the same one again, before it is told to wait"
     )
     client_seconds: float = Field(default=10, gt=0, description="time a client has to send a request")
     keep_alive_seconds: int = Field(default=30, ge=1, description="time a connection may be idle")
-    max_connections: int = Field(default=1000, ge=10, description="connections and requests at once; more get 503")
+    max_connections: int = Field(default=1000, ge=10, description="connections at once; then the most silent goes")
+    connections_per_address: int = Field(
+        default=250, ge=1, description="connections of one address; of those behind a trusted proxy, requests at once"
+    )
     threads: int = Field(
         default=1,
         ge=1,
@@ -106,6 +128,13 @@ class Settings(BaseSettings):
             raise SettingsError("--auth oidc needs the settings oidc_issuer and oidc_audience")
         if self.cookie_samesite == "none" and not self.cookie_secure:
             raise SettingsError("cookie_samesite none works over HTTPS only: set secure_cookie to true")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError:
+                raise SettingsError(f"trusted_proxies: {proxy!r} is not an address or a network") from None
+        if self.workers > 1 and not self.database.startswith("postgres"):
+            raise SettingsError("more than one worker needs PostgreSQL: --database postgresql://user@host/name")
         for origin in self.frame_ancestors:
             scheme, _, rest = origin.partition("://")
             if scheme not in ("http", "https") or not rest or set(rest) & set(" ;,'\"/"):
@@ -158,7 +187,7 @@ def _read(config: Path) -> dict[str, Any]:
     """Settings by name from a YAML file."""
     try:
         from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
         raise SettingsError(f"{config}: cannot be read as YAML") from None
     if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):
         raise SettingsError(f"{config}: needs lines of the form 'name: value'")
