@@ -41,14 +41,13 @@ def read_fhir(
         raise InputError(f"reading FHIR needs {missing.name}: pip install 'whatelse[serve]'") from None
     known = load_codings(codings)
     text = str(place)
-    if not text.startswith(("http://", "https://", "http:/", "https:/")):
+    if not text.startswith(("http://", "https://")):
         if patients is not None or since is not None or until is not None:
             raise InputError("patients, since and until are for a FHIR server; files are read whole", file=place)
         yield from read_files(Path(place), report, known)
         return
-    scheme, _, rest = text.partition(":")
     names = None if patients is None else _patients(Path(patients))
-    with FhirServer(f"{scheme}://{rest.lstrip('/')}", os.environ.get(TOKEN)) as server:
+    with FhirServer(text, os.environ.get(TOKEN)) as server:
         yield from read_server(server, report, known, names, since, until)
 
 

@@ -1,8 +1,8 @@
 """FhirServer: a FHIR R4 server by address. Reads and searches, page by page, within limits.
 
 What a server answers is not trusted: no redirect is followed, pages and attachments are read from the server's own
-address only (a token goes nowhere else), and size, pages and time of everything are bounded. Answers are unpacked no further
-than the limit. Messages name the kind of resource and the status, never an id or anything of a record.
+address only (a token goes nowhere else), and size, pages and time of everything are bounded. Answers are unpacked no
+further than the limit. Messages name the kind of resource and the status, never an id or anything of a record.
 """
 
 from __future__ import annotations

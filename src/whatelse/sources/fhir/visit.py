@@ -6,7 +6,7 @@ live server and a prefetch all end here, so the same resources always give the s
 | chief_complaint | Encounter.reasonCode, else an Observation with the complaint |
 | triage_note, md_comments | DocumentReference of this encounter, text inline or in a Binary |
 | coded | the first vital signs, pain and triage level by the thresholds of `vitals.py`; the problem list |
-| medication_history | MedicationStatement; MedicationRequest that is reported, planned, or active from before this visit |
+| medication_history | MedicationStatement; MedicationRequest that is reported or planned, or active since before |
 | dispensed | MedicationAdministration of this encounter; its orders where the source keeps no administrations |
 | billing | Condition of this encounter: for evaluation only |
 """
