@@ -43,11 +43,12 @@ ONLY_IN = {
     "fastapi": ["server/*", "cli/*serve*.py"],
     "starlette": ["server/*", "cli/*serve*.py"],
     "uvicorn": ["server/*", "cli/*serve*.py"],
-    "pydantic": ["server/*", "cli/*serve*.py"],
+    "pydantic": ["server/*", "cli/*serve*.py", "sources/fhir/*"],
+    "httpx": ["server/*", "sources/fhir/*"],
     "pydantic_settings": ["server/*", "cli/*serve*.py"],
     "jwt": ["server/*"],
     "prometheus_client": ["server/metrics.py"],
-    "sqlalchemy": ["store/*", "server/*"],
+    "sqlalchemy": ["store/*", "server/*", "sources/omop/*"],
     "alembic": ["store/*", "server/*"],
     "typer": ["cli/*"],
     "rich": ["cli/*", "progress.py"],
@@ -70,7 +71,7 @@ LEARNER_MAY_IMPORT = {"torch", "safetensors", "whatelse.files"}  # noisyor/nvil/
 
 # Files that talk to a terminal, or that a tool runs as scripts.
 MAY_PRINT = ["cli/*", "__main__.py"]
-MAY_ACT_ON_IMPORT = ["cli/*", "__main__.py", "*migrations/*"]
+MAY_ACT_ON_IMPORT = ["cli/*", "__main__.py", "*migrations/*", "sources/fhir/models.py"]
 
 
 def imported(source: str, file: str) -> set[str]:
