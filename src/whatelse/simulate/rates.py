@@ -72,6 +72,7 @@ class Rates:
     values               per measure and fine band: (values, cumulative shares), NaN for what was not recorded
     codes                per cause: (ICD-10 codes, cumulative shares)
     usual_first, usual_other, usual_drug   the same as first … for all visits, (B, …)
+    drug_rate, flag_rate, reason_share     (c + 1, drugs), (flags,), (c - m,) regardless of age
     """
 
     causes: tuple[str, ...]
@@ -94,7 +95,9 @@ class Rates:
     usual_other: Floats
     drug: Floats
     usual_drug: Floats
-    drug_share: Floats
+    drug_rate: Floats
+    flag_rate: Floats
+    reason_share: Floats
     flag: Floats
     month: Floats
     hour: Floats
@@ -179,7 +182,6 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
     odds = _lean(given, visits)
     children = given[-1, :2] < CHILD_DRUG  # one stray prescription is not a custom
     odds[:, :2][:, children] = 0.0
-    share = odds.copy()
     odds = np.log(np.maximum(odds, 1e-12)) - np.log1p(-np.minimum(odds, 0.98))
     first, other = (_log_shares(_lean(table, visits)) for table in spoken)
     return Rates(
@@ -203,7 +205,9 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         usual_other=other[-1],
         drug=odds[:-1],
         usual_drug=odds[-1],
-        drug_share=share,
+        drug_rate=given.sum(axis=1) / np.maximum(visits.sum(axis=1), 1)[:, None],
+        flag_rate=chronic[-1].sum(axis=0) / visits[-1].sum(),
+        reason_share=alone.sum(axis=(0, 1)) / visits[-1].sum(),
         flag=_lean(chronic, visits)[:-1],
         month=months[:-1],
         hour=np.cumsum(hours[:-1], axis=1),
