@@ -240,7 +240,11 @@ def count(records: list[Record], causes: Causes) -> dict[str, tuple[tuple[str, .
     kept = Counter({key: n for key, n in tables["codes"].items() if n >= 3 or key[0] in names})
     tables["codes"] = kept
     rows = {name: (HEADERS[name], [(*key, n) for key, n in sorted(table.items(), key=_order)]) for name, table in tables.items()}
-    rows["couplings"] = (("conditions", "visits", "coupling"), couplings(records, names))
+    for name in GROUPED:
+        rows[name] = (*HEADERS[name][:-2], "counts"), grouped(tables[name])
+    pairs, fields = couplings(records, names)
+    rows["couplings"] = (("conditions", "visits", "coupling"), pairs)
+    rows["fields"] = (("fine_band", "sex", "condition", "field"), fields)
     rows["shifts"], rows["residuals"] = shifts(records, names, drugs)
     return rows
 
@@ -261,6 +265,21 @@ HEADERS = {
 }
 
 
+GROUPED = ("beside", "reasons", "drugs", "chronic")  # long tables: one line for each cause and band
+
+
+def grouped(table: Counter[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows (…, "name:visits;name:visits"), the commonest first; what a single visit had is left out."""
+    lines: dict[tuple[Any, ...], list[tuple[int, str]]] = {}
+    for (*key, name), n in table.items():
+        if n >= 2:
+            lines.setdefault(tuple(key), []).append((-n, name))
+    return [
+        (*key, ";".join(f"{name}:{-n}" for n, name in sorted(found)))
+        for key, found in sorted(lines.items(), key=lambda item: tuple(map(str, item[0])))
+    ]
+
+
 def _order(item: tuple[tuple[Any, ...], int]) -> tuple[tuple[str, str], ...]:
     return tuple((type(v).__name__, f"{v:06d}" if isinstance(v, int) else str(v)) for v in item[0])
 
@@ -276,13 +295,15 @@ def value_of(record: Record, name: str, given: Sequence[str]) -> float | None:
     return record.measures.get(name)
 
 
-def couplings(records: list[Record], names: Sequence[str]) -> list[tuple[Any, ...]]:
+def couplings(
+    records: list[Record], names: Sequence[str]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Log-linear couplings of pairs of conditions, and of triples that were seen, given age band and sex.
 
         P(y | band, sex) ~ exp(sum_i h_i(band, sex) y_i + sum_ij J_ij y_i y_j + sum_ijk K_ijk y_i y_j y_k)
 
     Maximum likelihood with a ridge on J about their mean and on K about 0, over all states of at most four conditions.
-    Only J and K are written: h follows from the counts of conditions.csv when the tables are read.
+    J, K are the rows of couplings.csv and h those of fields.csv, where the condition was seen at all.
     """
     states = condition_states(len(names))
     cells = [(f, male) for f in range(len(FINE)) for male in (False, True)]
@@ -327,7 +348,15 @@ def couplings(records: list[Record], names: Sequence[str]) -> list[tuple[Any, ..
     start = np.concatenate([np.log(share / (1 - share)).ravel(), np.zeros(len(sets))])
     fit = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 400, "maxfun": 500})
     J = fit.x[alone.size :]
-    return [("+".join(names[i] for i in s), int(n), f"{w:.3f}") for s, n, w in zip(sets, observed, J, strict=True)]
+    h = fit.x[: alone.size].reshape(alone.shape)
+    pairs = [("+".join(names[i] for i in s), int(n), f"{w:.3f}") for s, n, w in zip(sets, observed, J, strict=True)]
+    fields = [
+        (f, "M" if male else "F", names[i], f"{h[cell, i]:.4f}")
+        for cell, (f, male) in enumerate(cells)
+        for i in range(m)
+        if alone[cell, i] > 0.5
+    ]
+    return pairs, fields
 
 
 def shifts(records: list[Record], names: Sequence[str], drugs: set[str]) -> tuple[Any, Any]:

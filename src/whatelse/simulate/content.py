@@ -121,7 +121,8 @@ class Department:
 
 def read_yaml(name: str) -> Any:
     """One of the department's files."""
-    return yaml.safe_load((files("whatelse.simulate") / "department" / name).read_text("utf-8"))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast, where libyaml is there
+    return yaml.load((files("whatelse.simulate") / "department" / name).read_text("utf-8"), loader)  # noqa: S506
 
 
 @lru_cache(maxsize=4)

@@ -33,6 +33,7 @@ MEASURES = (
 VITALS = MEASURES[:6]
 MOST = 4  # conditions at once
 LEAN = 12.0  # visits that a rate is held back by
+NEVER = -40.0
 CHILD_DRUG = 3  # visits of those under 18 in the survey that a drug must have to be given to them
 
 
@@ -62,6 +63,7 @@ class Rates:
 
     age, male, people    (A,) and their cumulative shares
     prevalence           (F, 2, m) of the conditions;  coupling: (sets of conditions, log-linear weights)
+    field                (F, 2, m) what each condition adds by itself to the log-linear model, very low where never seen
     alone                (F, 2, c - m) cumulative shares of the outside reasons in visits with none of the conditions
     own                  (m, B) share of a condition's visits that are for it;  lead: (m, B, 2, c - m) cumulative, for the rest
     beside               (c, B, c - m) rates of further outside reasons;  allowed: (F, 2, c - m)
@@ -83,6 +85,7 @@ class Rates:
     male: Bools
     people: Floats
     prevalence: Floats
+    field: Floats
     coupling: tuple[tuple[tuple[int, ...], ...], Floats]
     alone: Floats
     own: Floats
@@ -126,6 +129,9 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
     for r in rows["conditions"]:
         prevalence[int(r["fine_band"]), sexes[r["sex"]], place[r["condition"]]] += int(r["visits"])
     prevalence /= size[:, :, None]
+    field = np.full(prevalence.shape, NEVER)
+    for r in rows["fields"]:
+        field[int(r["fine_band"]), sexes[r["sex"]], place[r["condition"]]] = float(r["field"])
 
     alone, lead, own = np.zeros((fines, 2, g)), np.zeros((m, bands, 2, g)), np.zeros((m, bands, 2))
     for r in rows["leading"]:
@@ -152,14 +158,15 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
     said = {name: k for k, name in enumerate(reasons)}
     spoken = np.zeros((2, len(causes) + 1, bands, len(reasons)))
     for r in rows["reasons"]:
-        spoken[int(r["place"] == "other"), place.get(r["cause"], -1), int(r["band"]), said[r["reason"]]] += int(r["visits"])
-    drugs = tuple(sorted({r["drug"] for r in rows["drugs"]}))
-    given = _counts(rows["drugs"], "drug", drugs, place, len(causes))
-    flags = tuple(sorted({r["flag"] for r in rows["chronic"]}))
-    chronic = _counts(rows["chronic"], "flag", flags, place, len(causes))
+        row = spoken[int(r["place"] == "other"), place.get(r["cause"], -1), int(r["band"])]
+        for reason, count in _split(r["counts"]):
+            row[said[reason]] += count
+    drugs, given = _counts(rows["drugs"], place, len(causes))
+    flags, chronic = _counts(rows["chronic"], place, len(causes))
     extra = np.zeros((len(causes), bands, g))
     for r in rows["beside"]:
-        extra[place[r["cause"]], int(r["band"]), place[r["outside"]] - m] += int(r["visits"])
+        for name, count in _split(r["counts"]):
+            extra[place[r["cause"]], int(r["band"]), place[name] - m] += count
     mean_extra = extra.sum(axis=0) / visits[-1][:, None]
 
     month, hour = np.zeros((len(causes) + 1, 12)), np.zeros((len(causes) + 1, 24))
@@ -193,6 +200,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         male=np.array([p[1] for p in people]),
         people=np.cumsum([p[2] for p in people]) / sum(p[2] for p in people),
         prevalence=prevalence,
+        field=field,
         coupling=_couplings(rows["couplings"], place),
         alone=_cumulative(alone + 4 * usual[nested] * (alone > 0)),
         own=(own[..., 0] + LEAN / 4 * lean_own) / (own[..., 1] + LEAN / 4),
@@ -219,7 +227,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
 
 
 TABLES = (
-    *("people", "conditions", "couplings", "leading", "beside", "visits", "reasons", "drugs", "chronic", "months"),
+    *("people", "conditions", "fields", "couplings", "leading", "beside", "visits", "reasons", "drugs", "chronic", "months"),
     *("hours", "codes", "measures", "shifts", "residuals"),
 )
 
@@ -230,13 +238,21 @@ def _table(folder: Path | None, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(lines[1:]))  # the first line says where the counts come from
 
 
-def _counts(rows: list[dict[str, str]], key: str, names: Sequence[str], place: dict[str, int], causes: int) -> Floats:
-    """(causes + 1, B, names): counts, those of all visits last."""
+def _split(counts: str) -> list[tuple[str, int]]:
+    """ "name:visits;name:visits" as pairs."""
+    return [(name, int(n)) for name, _, n in (part.rpartition(":") for part in counts.split(";"))]
+
+
+def _counts(rows: list[dict[str, str]], place: dict[str, int], causes: int) -> tuple[tuple[str, ...], Floats]:
+    """Names, and (causes + 1, B, names) counts, those of all visits last."""
+    split = [(place.get(r["cause"], -1), int(r["band"]), _split(r["counts"])) for r in rows]
+    names = tuple(sorted({name for _, _, counts in split for name, _ in counts}))
     index = {name: k for k, name in enumerate(names)}
     table = np.zeros((causes + 1, len(BANDS), len(names)))
-    for r in rows:
-        table[place.get(r["cause"], -1), int(r["band"]), index[r[key]]] += int(r["visits"])
-    return table
+    for cause, b, counts in split:
+        for name, n in counts:
+            table[cause, b, index[name]] += n
+    return names, table
 
 
 def _lean(counts: Floats, visits: Floats) -> Floats:
@@ -298,17 +314,16 @@ def _states(rates: Rates, correlation: float, competition: float) -> Floats:
     together = np.zeros(len(states))
     for chosen, w in zip(sets, scaled, strict=True):
         together += w * states[:, chosen].all(axis=1)
-    wanted = rates.prevalence.reshape(fines * 2, m)
-    never = wanted == 0
-    h = np.where(never, -40.0, np.log(np.maximum(wanted, 1e-9)))
+    h = rates.field.reshape(fines * 2, m).copy()
+    usual = correlation == 1 and competition == 1
+    wanted, never = rates.prevalence.reshape(fines * 2, m), h == NEVER
     on = states.astype(float)
     p = np.empty((fines * 2, len(states)))
-    for _ in range(60):  # iterative proportional fitting: h moves until the prevalences are the survey's
+    for _ in range(1 if usual else 40):  # iterative proportional fitting: h moves until prevalences are the survey's
         z = h @ on.T + together
         p = np.exp(z - z.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
-        found = p @ on
-        h += np.where(never, 0.0, 0.8 * np.log(np.maximum(wanted, 1e-12) / np.maximum(found, 1e-12)))
+        h += np.where(never, 0.0, 0.8 * np.log(np.maximum(wanted, 1e-9) / np.maximum(p @ on, 1e-9)))
     return p
 
 
