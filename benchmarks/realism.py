@@ -6,8 +6,8 @@ FOLDER holds the survey (see scripts/survey_rates.py). The tables are counted an
 
 - gradient boosting is to tell simulated from surveyed visits, by age, sex and the 23 conditions, and by these and drugs
   given, vital signs, triage level and reasons for visit: the area under its ROC curve on half of the visits, held out;
-- log lifts of pairs of conditions, log((n_ij + 1/2) / (n_i n_j / n + 1/2)), are correlated with the survey's over the pairs that at
-  least five of its visits have, and over all pairs; the same between survey years says what chance allows;
+- log lifts of pairs of conditions, log((n_ij + 1/2) / (n_i n_j / n + 1/2)), are correlated with the survey's over the
+  pairs that at least five of its visits have, and over all pairs; the same between survey years is what chance allows;
 - findings that are impossible or absurd at an age or sex are counted by the rules of simulate/department/absurd.yaml;
 - anchors' sensitivity and precision are put beside those of reasons and drugs in the survey.
 """
@@ -27,16 +27,16 @@ from sklearn.metrics import roc_auc_score
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from survey_rates import Causes, Record, survey, value_of  # noqa: E402
+from survey_rates import Record, survey, value_of
 
-from whatelse.simulate import simulate  # noqa: E402
-from whatelse.simulate.absurd import absurdities  # noqa: E402
-from whatelse.simulate.content import Department, load  # noqa: E402
-from whatelse.simulate.engine import BLOCK  # noqa: E402
-from whatelse.simulate.looks import draw_looks  # noqa: E402
-from whatelse.simulate.departures import Departures  # noqa: E402
-from whatelse.simulate.patients import draw_patients  # noqa: E402
-from whatelse.simulate.rates import MEASURES  # noqa: E402
+from whatelse.simulate import simulate
+from whatelse.simulate.absurd import absurdities
+from whatelse.simulate.content import Department, load
+from whatelse.simulate.departures import Departures
+from whatelse.simulate.engine import BLOCK
+from whatelse.simulate.looks import draw_looks
+from whatelse.simulate.patients import draw_patients
+from whatelse.simulate.rates import MEASURES
 
 Floats = NDArray[np.float64]
 YEARS = (2016, 2017, 2018)
@@ -82,7 +82,9 @@ def simulated(department: Department, visits: int, seed: int) -> tuple[Floats, F
             rows = np.flatnonzero(looks.drugs[:, k] >= 0)
             lists[rows, 2 * size + looks.drugs[rows, k]] = 1
         measures = looks.measure[:, [MEASURES.index(name) for name in SHOWN]]
-        parts.append((np.column_stack([patients.age, patients.male]), patients.on[:, :m].astype(float), measures, lists))
+        parts.append(
+            (np.column_stack([patients.age, patients.male]), patients.on[:, :m].astype(float), measures, lists)
+        )
     people, conditions, measures, lists = (np.concatenate(part)[:visits] for part in zip(*parts, strict=True))
     return people, conditions, measures, lists
 
@@ -117,7 +119,10 @@ def common(a: tuple[Floats, ...], b: tuple[Floats, ...], department: Department)
     """Both with the commonest reasons and drugs of the survey only, so that learning is quick."""
     size = len(department.rates.reasons)
     share = b[3].mean(axis=0)
-    first, other = np.argsort(-share[:size])[:COMMON_REASONS], np.argsort(-share[size : 2 * size])[:COMMON_REASONS] + size
+    first, other = (
+        np.argsort(-share[:size])[:COMMON_REASONS],
+        np.argsort(-share[size : 2 * size])[:COMMON_REASONS] + size,
+    )
     drugs = np.argsort(-share[2 * size :])[:COMMON_DRUGS] + 2 * size
     columns = np.concatenate([first, other, drugs])
     return tuple(np.hstack([part[0], part[1], part[2], part[3][:, columns]]) for part in (a, b))  # type: ignore[return-value]
@@ -136,23 +141,33 @@ def main() -> None:
         tables = options.tables or Path(scratch)
         if options.tables is None or not (tables / "people.csv").exists():
             script = Path(__file__).parents[1] / "scripts" / "survey_rates.py"
-            command = [sys.executable, str(script), str(options.folder), "--out", str(tables), "--years", *map(str, others)]
+            command = [
+                sys.executable,
+                str(script),
+                str(options.folder),
+                "--out",
+                str(tables),
+                "--years",
+                *map(str, others),
+            ]
             subprocess.run(command, check=True)
         department = load(tables)
         records, _ = survey(options.folder, [options.test])
         real, made = surveyed(records, department), simulated(department, options.visits, options.seed)
-        print(f"tables of {others}, tested on {options.test}: {len(records):,} surveyed, {options.visits:,} simulated visits")
+        print(f"tables of {others}, tested on {options.test}: {len(records):,} surveyed, {options.visits:,} simulated")
         few = told_apart(np.hstack(made[:2]), np.hstack(real[:2]), options.seed)
         print(f"AUC by age, sex and the 23 conditions                  {few:.3f}")
-        print(f"AUC by these, drugs, vital signs, triage level, reasons {told_apart(*common(made, real, department), options.seed):.3f}")
+        all_of_it = told_apart(*common(made, real, department), options.seed)
+        print(f"AUC by these, drugs, vital signs, triage level, reasons {all_of_it:.3f}")
         many = simulated(department, 5 * options.visits, options.seed + 1)[1]
         seen, every = likeness(many, real[1])
         print(f"correlation of log lifts: pairs of 5 visits or more {seen:.3f}, all pairs {every:.3f}")
         earlier = surveyed(survey(options.folder, others)[0], department)
         seen, every = likeness(earlier[1], real[1])
         print(f"  the other years of the survey itself:              {seen:.3f}            {every:.3f}")
-        print(f"  AUC of the other years of the survey itself: {told_apart(np.hstack(earlier[:2]), np.hstack(real[:2]), 1):.3f}, ", end="")
-        print(f"{told_apart(*common(earlier, real, department), 1):.3f}")
+        few = told_apart(np.hstack(earlier[:2]), np.hstack(real[:2]), 1)
+        most = told_apart(*common(earlier, real, department), 1)
+        print(f"  AUC of the other years of the survey itself: {few:.3f}, {most:.3f}")
     found = [a for visit in simulate(20_000, options.seed) for a in absurdities(visit)]
     print(f"absurd findings in 20,000 visits: {len(found)} {sorted(set(found))[:10]}")
 

@@ -126,11 +126,17 @@ def _record(row: dict[str, Any], causes: Causes, labels: dict[str, str], spoken:
     injuries = [c for k in range(1, 4) if (c := str(row[f"CAUSE{k}"]).strip("- ").upper()) and not c.isdigit()]
     by_diagnosis = [causes.condition(d) for d in diagnoses]
     by_injury = [causes.condition(c, injury=True) for c in injuries]
-    cause_of = [causes.conditions[i] if i is not None else causes.group(d) for i, d in zip(by_diagnosis, diagnoses)]
-    codes = [*zip(cause_of, diagnoses)] + [(causes.conditions[i], c) for i, c in zip(by_injury, injuries) if i is not None]
+    cause_of = [
+        causes.conditions[i] if i is not None else causes.group(d) for i, d in zip(by_diagnosis, diagnoses, strict=True)
+    ]
+    codes = [*zip(cause_of, diagnoses, strict=True)] + [
+        (causes.conditions[i], c) for i, c in zip(by_injury, injuries, strict=True) if i is not None
+    ]
     reasons = [f"{int(v):05d}" for k in range(1, 6) if (v := row[f"RFV{k}"]) and v > 0]
     drugs = {drug_name(labels.get(row[f"DRUGID{k}"], "")) for k in range(1, 31)} - {""}
-    measures = {name: value for name, column in COLUMNS.items() if (value := measured(name, row.get(column))) is not None}
+    measures = {
+        name: value for name, column in COLUMNS.items() if (value := measured(name, row.get(column))) is not None
+    }
     time = str(row["ARRTIME"])
     return Record(
         age=int(row["AGE"]),
@@ -194,8 +200,8 @@ def drug_name(label: str) -> str:
 
 
 def causes_of(record: Record, names: Sequence[str]) -> set[str]:
-    """What a visit's looks are counted under: what it was for, and each of the 23 that it has."""
-    return {record.primary, *(names[i] for i in record.conditions)}
+    """What a visit's looks are counted under: each of the 23 that it has, or else what it was for."""
+    return {names[i] for i in record.conditions} or {record.primary}
 
 
 def count(records: list[Record], causes: Causes) -> dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
@@ -239,7 +245,10 @@ def count(records: list[Record], causes: Causes) -> dict[str, tuple[tuple[str, .
             tables["measures"][name, f, "" if value is None else int(value)] += 1
     kept = Counter({key: n for key, n in tables["codes"].items() if n >= 3 or key[0] in names})
     tables["codes"] = kept
-    rows = {name: (HEADERS[name], [(*key, n) for key, n in sorted(table.items(), key=_order)]) for name, table in tables.items()}
+    rows = {
+        name: (HEADERS[name], [(*key, n) for key, n in sorted(table.items(), key=_order)])
+        for name, table in tables.items()
+    }
     for name in GROUPED:
         rows[name] = (*HEADERS[name][:-2], "counts"), grouped(tables[name])
     pairs, fields = couplings(records, names)
@@ -295,9 +304,12 @@ def value_of(record: Record, name: str, given: Sequence[str]) -> float | None:
     return record.measures.get(name)
 
 
-def couplings(
-    records: list[Record], names: Sequence[str]
-) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def leader(record: Record, names: Sequence[str]) -> str:
+    """The one cause whose shift is taken off a visit's scores: its first condition, or else what it was for."""
+    return names[record.conditions[0]] if record.conditions else record.primary
+
+
+def couplings(records: list[Record], names: Sequence[str]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Log-linear couplings of pairs of conditions, and of triples that were seen, given age band and sex.
 
         P(y | band, sex) ~ exp(sum_i h_i(band, sex) y_i + sum_ij J_ij y_i y_j + sum_ijk K_ijk y_i y_j y_k)
@@ -376,7 +388,9 @@ def shifts(records: list[Record], names: Sequence[str], drugs: set[str]) -> tupl
             member[cause].append(k)
     scores = np.full((size, len(MEASURES)), np.nan)
     for v, name in enumerate(MEASURES):
-        values = np.array([np.nan if (x := value_of(r, name, [d for d in r.drugs if d in drugs])) is None else x for r in records])
+        values = np.array(
+            [np.nan if (x := value_of(r, name, [d for d in r.drugs if d in drugs])) is None else x for r in records]
+        )
         known = ~np.isnan(values)
         distinct = np.unique(values[known])
         cuts = distinct[:-1] if distinct.size <= 16 else np.unique(np.nanquantile(values, np.arange(0.05, 1, 0.05)))
@@ -400,7 +414,7 @@ def shifts(records: list[Record], names: Sequence[str], drugs: set[str]) -> tupl
                 shift = _shift(values[here], below[fine[here]], cuts, SHRINK, general) if here.size else general
                 if abs(shift) >= 0.005:
                     rows.append((cause, b, name, f"{shift:.2f}"))
-                of = np.array([k for k in here if records[k].primary == cause], dtype=int)
+                of = np.array([k for k in here if leader(records[k], names) == cause], dtype=int)
                 scores[of, v] -= shift
     correlation = np.eye(len(MEASURES))
     for a in range(len(MEASURES)):
@@ -478,7 +492,8 @@ def main() -> None:
     tables = count(records, causes)
     tables["anchors"] = (("condition", "true", "fired", "both"), anchors(records, options.folder, causes))
     source = (
-        f"Counted by scripts/survey_rates.py in {len(records):,} emergency visits of NHAMCS {', '.join(map(str, options.years))} "
+        f"Counted by scripts/survey_rates.py in {len(records):,} emergency visits of NHAMCS "
+        f"{', '.join(map(str, options.years))} "
         "(National Center for Health Statistics, public domain), unweighted"
     )
     write(tables, options.out, source)

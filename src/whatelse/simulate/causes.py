@@ -1,6 +1,6 @@
 """Why every word and code of a simulated visit is there: a condition, something outside the 23, a mention, or nothing.
 
-`simulate --causes FILE` writes one JSON line for each visit: {"id": …, "causes": [[field, start, end, kind, cause], …]}.
+`simulate --causes FILE` writes a JSON line for each visit: {"id": …, "causes": [[field, start, end, kind, cause], …]}.
 In a text field start and end are characters of the text as it is in the visit; in a field of codes, places in its list.
 kind is `condition`, `outside` (a reason for visit beyond the 23), `illness` (brought along), `mention` (the word of a
 condition that the patient does not have; cause is the condition, a colon and how it is mentioned) or `none`.
@@ -8,7 +8,11 @@ condition that the patient does not have; cause is the condition, a colon and ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
 from whatelse.simulate.content import Department
@@ -31,8 +35,11 @@ def causes_of(
     pieces: Mapping[str, Sequence[Piece]],
     listed: Mapping[str, Sequence[tuple[str, int]]],
 ) -> list[Cause]:
-    """The causes of one visit, field by field in the order of the text. A finding that several causes could have brought
-    on is given to one of them, drawn in proportion to their rates as noisy-or would have it."""
+    """The causes of one visit, field by field in the order of the text.
+
+    A finding that several causes could have brought on is given to one of them, drawn in proportion to their rates as
+    noisy-or would have it.
+    """
     chance = Random(visit.id)
     on = [c for c in range(patients.on.shape[1]) if patients.on[row, c]]
     explain = _Explain(department, departures, patients, chances, row, on, chance)
@@ -45,13 +52,32 @@ def causes_of(
             start += len(text)
     for field, drugs in listed.items():
         for k, (name, tag) in enumerate(drugs):
-            result.append((field, k, k + 1, *(explain.drug(name) if field == "dispensed" and tag == NONE else explain(tag))))
+            result.append(
+                (field, k, k + 1, *(explain.drug(name) if field == "dispensed" and tag == NONE else explain(tag)))
+            )
     for k, _ in enumerate(visit.billing or ()):
         cause = [c for c in on if c < len(department.rates.codes) and department.rates.codes[c][0]][k]
         result.append(("billing", k, k + 1, *explain.name(cause)))
     for k, _ in enumerate(visit.coded or ()):
         result.append(("coded", k, k + 1, *explain.name(int(patients.primary[row]))))
     return result
+
+
+@contextmanager
+def write_causes(path: Path) -> Iterator[Callable[[Visit, list[Cause]], Visit]]:
+    """A function that writes a visit's causes down and hands the visit on; the file is there once all are written."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with fresh.open("w", encoding="utf-8") as stream:
+
+            def note(visit: Visit, causes: list[Cause]) -> Visit:
+                stream.write(json.dumps({"id": visit.id, "causes": causes}, separators=(",", ":")) + "\n")
+                return visit
+
+            yield note
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 class _Explain:
@@ -89,7 +115,9 @@ class _Explain:
         if tag >= NAMED:
             return "condition", self.department.conditions[tag - NAMED]
         if tag >= REASON:
-            return self._among([(c, self._said(c, tag - REASON)) for c in self.on if c < len(self.department.rates.causes)], 0.0)
+            return self._among(
+                [(c, self._said(c, tag - REASON)) for c in self.on if c < len(self.department.rates.causes)], 0.0
+            )
         weights = [(c, float(self.department.rate[c, tag]) * self.scale[c]) for c in self.on]
         found = self._among(weights, float(self.leak[tag]))
         if found[0] == "none" and self.department.section[tag] not in (1, 6, 7) and tag in self.department.reason_key:

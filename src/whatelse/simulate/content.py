@@ -54,7 +54,8 @@ class Limits:
     def fits(self, age: Floats, male: Bools) -> Bools:
         """(N, k)."""
         a = age[:, None]
-        return (a >= self.low) & (a <= self.high) & ((self.sex == 0) | (self.sex == np.where(male, 2, 1)[:, None]))
+        sex = (self.sex == 0) | (self.sex == np.where(male, 2, 1)[:, None])
+        return np.asarray((a >= self.low) & (a <= self.high) & sex)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class Department:
     edges        where each section begins, and the end
     rate         (m + r + i, n) and leak_rate (n,)
     phrases      per finding, how it is written; codes: the drug, for drugs;  limits: who can have it
-    said         per reason for visit of the rates, its entry of reasons.yaml;  reason_key (reasons,) the finding's column
+    said         per reason for visit, its entry of reasons.yaml;  reason_key (reasons,) its finding's column
     reason_limits, drug_limits   who can say it, who is given it
     sensitivity, false_alarm  (m,) of the anchors in lists of words;  named, mention (m,) rates, in notes
     mention_from (m,) least age;  mentioned (m, m) rates with which row's notes mention column's anchor
@@ -122,7 +123,7 @@ class Department:
 def read_yaml(name: str) -> Any:
     """One of the department's files."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast, where libyaml is there
-    return yaml.load((files("whatelse.simulate") / "department" / name).read_text("utf-8"), loader)  # noqa: S506
+    return yaml.load((files("whatelse.simulate") / "department" / name).read_text("utf-8"), loader)
 
 
 @lru_cache(maxsize=4)

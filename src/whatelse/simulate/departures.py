@@ -18,11 +18,12 @@ class Departures:
     interactions       scales the probabilities of the rules between findings: synergy, silence of those who cannot
                        speak, findings written only beside others, findings that exclude others
     prominence         by what share, on average, a condition shows less when it is not why the patient came
-    verbosity          standard deviation of log note length between authors; it also follows the moment and how sick the
-                       patient is. A long note says more of what there is, so findings are correlated given the conditions
-    anchor_dependence  how much naming or mentioning a condition leans on the length of the note, on whether it is why the
-                       patient came, on its commonest symptoms being there, and on other conditions whose notes mention
-                       it (a headache in a head bleed)
+    verbosity          standard deviation of log note length between authors; it also follows the moment and how sick
+                       the patient is. A long note says more of what there is, so findings are correlated given the
+                       conditions
+    anchor_dependence  how much naming or mentioning a condition leans on the length of the note, on whether it is why
+                       the patient came, on its commonest symptoms being there, and on other conditions whose notes
+                       mention it (a headache in a head bleed)
     drift              scales the seasons and trends of prevalence, and the change of templates after a year
     demographics       age and sex are known, fit the conditions and limit the findings; off, they are None
     prose              notes are written by people: phrases of several words, negations, misspellings, templates; off, a

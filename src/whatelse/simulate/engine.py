@@ -155,7 +155,7 @@ def _code(name: str) -> Code:
 
 
 def _given(department: Department, looks: Looks, k: int) -> list[tuple[str, int]]:
-    """The drugs given or prescribed; their causes are found from the survey's rates, so they have no tag of their own."""
+    """The drugs given or prescribed; their causes are found from the survey's rates, so they have no tag."""
     return [(department.rates.drugs[d], NONE) for d in looks.drugs[k].tolist() if d >= 0]
 
 

@@ -1,4 +1,4 @@
-"""What a visit looks like before anybody writes: vital signs, triage level, arrival, admission, reasons said, drugs given.
+"""What a visit looks like before anybody writes: vital signs, triage, arrival, admission, reasons said, drugs given.
 
 Every measure is its age band's distribution in the survey, moved by what the visit is for (probits), with the survey's
 correlations between measures. Reasons and drugs are drawn by the survey's shares among visits for the same thing at the
@@ -51,17 +51,18 @@ def draw_looks(department: Department, patients: Patients, rng: np.random.Genera
     missing = rng.random((size, len(MEASURES)))
     gumbel_first, gumbel_other = rng.gumbel(size=(2, size, len(rates.reasons)))
     gumbel_drug = rng.gumbel(size=(size, len(rates.drugs)))
-    who = patients.primary, patients.band
+    base = np.where(patients.lead >= 0, patients.lead, patients.primary)
+    who = base, patients.band
     moved = rates.shift[who].copy()
     first, other, drug = rates.first[who].copy(), rates.other[who].copy(), rates.drug[who].copy()
-    for i in range(m):
-        rows = np.flatnonzero(patients.on[:, i] & (patients.primary != i))
+    for cause in range(len(rates.causes)):  # what else there is moves the looks by as much as it does by itself
+        there = patients.on[:, cause] if cause < m else patients.primary == cause
+        rows = np.flatnonzero(there & (base != cause))
         b = patients.band[rows]
-        moved[rows] += BESIDE * rates.shift[i, b]
-        with np.errstate(invalid="ignore"):
-            first[rows] += MOVED * np.nan_to_num(rates.first[i, b] - rates.usual_first[b], nan=0.0, neginf=0.0)
-            other[rows] += MOVED * np.nan_to_num(rates.other[i, b] - rates.usual_other[b], nan=0.0, neginf=0.0)
-            drug[rows] += MOVED * np.nan_to_num(rates.drug[i, b] - rates.usual_drug[b], nan=0.0, neginf=0.0)
+        moved[rows] += BESIDE * rates.shift[cause, b]
+        first[rows] += _lift(rates.first[cause, b], rates.usual_first[b])
+        other[rows] += _lift(rates.other[cause, b], rates.usual_other[b])
+        drug[rows] += _lift(rates.drug[cause, b], rates.usual_drug[b])
     measure = _measures(department, patients, noise + moved, missing)
     fits = department.reason_fits(patients.age, patients.male)
     first[~fits] = other[~fits] = -np.inf
@@ -73,6 +74,12 @@ def draw_looks(department: Department, patients: Patients, rng: np.random.Genera
     total = moved[:, [MEASURES.index(name) for name in ("admitted", "ambulance", "drugs")]].sum(axis=1)
     sick = (sick + total - noise[:, MEASURES.index("triage")] - moved[:, MEASURES.index("triage")]) / 2.5
     return Looks(measure, reasons, drugs, sick)
+
+
+def _lift(found: Floats, usual: Floats) -> Floats:
+    """How much a further cause moves log shares: much of what it adds, little of what it is seldom seen with."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(MOVED * np.nan_to_num(np.clip(found - usual, -0.5, 3.0), nan=0.0))
 
 
 def _measures(department: Department, patients: Patients, z: Floats, missing: Floats) -> Floats:

@@ -25,17 +25,28 @@ INJURIES = {"fracture", "sprain or strain", "contusion", "laceration", "head inj
 _SLOT = re.compile(r"\{(\w+)\}")
 _LATER = ("age", "s", "sex", "sx", "side", "part", "parent", "since", "for", "when")
 _LISTS = (
-    *("openers", "parent_openers", "injury_openers", "parent_injury_openers", "whens", "parents", "modifiers", "asides"),
+    *(
+        "openers",
+        "parent_openers",
+        "injury_openers",
+        "parent_injury_openers",
+        "whens",
+        "parents",
+        "modifiers",
+        "asides",
+    ),
     *("child_asides", "md_asides", "md_child_asides", "md_openers", "also", "denies", "child_denies", "last_negative"),
     *("histories", "problems", "exams", "courses", "impressions"),
 )
-_VITAL = [MEASURES.index(name) for name in ("temperature", "pulse", "systolic", "diastolic", "respirations", "saturation")]
+_VITAL = [
+    MEASURES.index(name) for name in ("temperature", "pulse", "systolic", "diastolic", "respirations", "saturation")
+]
 _PAIN = MEASURES.index("pain")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the writer is told of a visit: findings by section, reasons said, conditions named and mentioned, measures."""
+    """What the writer is told of a visit: findings by section, reasons said, conditions named, mentioned, measures."""
 
     on: list[list[int]]
     reasons: list[int]
@@ -116,7 +127,8 @@ class Writer:
         triage = self._finish(self._triage(case, nurse, said, triage_names, triage_mentions), nurse)
         md = self._finish(self._comments(case, doctor, md_names, md_mentions), doctor)
         pieces = {"chief_complaint": complaint, "triage_note": triage, "md_comments": md}
-        return Written(*("".join([text for text, _ in part]) for part in pieces.values()), pieces=pieces, home=home)
+        texts = ["".join([text for text, _ in part]) for part in pieces.values()]
+        return Written(texts[0], texts[1], texts[2], pieces, home)
 
     # ---- what is said
 
@@ -133,9 +145,9 @@ class Writer:
     def _complaint(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
         text, tag, _ = said[0]
         pieces = [(self._part(text, case, said), tag)]
-        if len(said) > 1 and (pen.author % 3 == 0 or pen.u() < 0.15) and "{" not in said[1][0]:
-            if said[1][0] not in text and len(text) < 24:
-                pieces += [("/" if pen.author % 2 else ", ", NONE), (said[1][0], said[1][1])]
+        both = len(said) > 1 and (pen.author % 3 == 0 or pen.u() < 0.15)
+        if both and "{" not in said[1][0] and said[1][0] not in text and len(text) < 24:
+            pieces += [("/" if pen.author % 2 else ", ", NONE), (said[1][0], said[1][1])]
         change = (str.upper, str.upper, str.lower, str.capitalize)[pen.author % 4]
         first = [(change(pieces[0][0]), pieces[0][1])]
         return first + [(t.upper() if change is str.upper else t, tag) for t, tag in pieces[1:]]
@@ -204,6 +216,9 @@ class Writer:
             sentences.append(pen.opening(style, _list(opening)))
         elif names:
             sentences.append(pen.opening(style, [names.pop(0)]))
+        else:
+            words, tag, _ = said[0]
+            sentences.append(pen.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
         sentences += [[piece] for piece in names]
         told = [(pen.phrase(j), j) for j in story]
         if told:
@@ -225,7 +240,7 @@ class Writer:
         return sentences
 
     def _symptoms(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
-        """Symptoms as pieces: what the patient came for first, in the words of the complaint if they name a condition."""
+        """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
         pieces: list[Piece] = []
         done = set()
         on = set(case.on[0])
@@ -245,7 +260,12 @@ class Writer:
         if negatives and pen.u() < 0.4:  # a pertinent negative may be of one of the conditions
             i = int(pen.u() * len(self.mentions))
             here = {self.names[r] for r in case.reasons} | set(case.named) | set(case.mentioned)
-            if self.mentions[i]["denied"] and i not in here and case.age >= max(self.denied_from[i], 6) and i != case.lead:
+            if (
+                self.mentions[i]["denied"]
+                and i not in here
+                and case.age >= max(self.denied_from[i], 6)
+                and i != case.lead
+            ):
                 negatives.append((pen.choose(self.mentions[i]["denied"]), NONE))
         if not negatives:
             return []
@@ -372,7 +392,9 @@ class _Pen:
         if case.age < SPOKEN_FOR:
             age = f"{age}yo " if case.age > 1 and name.startswith("parent") else f"{age} "
         text = self.habit(name).replace("{age} yo", age if case.age < 2 else "{age} yo")
-        text = text.replace("{age}", age.strip() if " " in text[text.find("{age}") + 5 : text.find("{age}") + 6] else age)
+        text = text.replace(
+            "{age}", age.strip() if " " in text[text.find("{age}") + 5 : text.find("{age}") + 6] else age
+        )
         for slot, values in (("{since}", "since"), ("{for}", "for")):
             if slot in text:
                 text = text.replace(slot, self.slots[values][int(self.u() * len(self.slots[values]))])
@@ -381,7 +403,11 @@ class _Pen:
         if "{parent}" in text:
             text = text.replace("{parent}", self.habit("parents"))
         before, _, after = text.replace("{s}", s).replace("{sex}", sex).partition("{sx}")
-        return [piece for piece in [(before, NONE), *symptoms, (after, NONE)] if piece[0]] if "{sx}" in text else [(before, NONE)]
+        return (
+            [piece for piece in [(before, NONE), *symptoms, (after, NONE)] if piece[0]]
+            if "{sx}" in text
+            else [(before, NONE)]
+        )
 
 
 def words(department: Department, case: Case) -> Written:

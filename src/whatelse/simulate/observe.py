@@ -84,7 +84,9 @@ class Seen:
     talk: Floats
 
 
-def cause_rates(department: Department, departures: Departures, patients: Patients, chances: Chances, cause: int) -> Any:
+def cause_rates(
+    department: Department, departures: Departures, patients: Patients, chances: Chances, cause: int
+) -> Any:
     """Rows with the cause, and (rows, n) the rates it adds there: faint where it is not why the patient came."""
     m, rows = len(department.conditions), np.flatnonzero(patients.on[:, cause])
     scale = (SIGNAL if departures.prose else WORD_SIGNAL) if cause < m else 1.0
@@ -146,7 +148,7 @@ def _talk(departures: Departures, chances: Chances, looks: Looks | None) -> Floa
     sick = looks.sick if looks is not None else np.zeros(nurse.size)
     triage = np.exp(sd * (nurse + 0.6 * chances.busy + 0.4 * sick) - 0.8 * sd**2)
     md = np.exp(sd * (doctor + 0.4 * chances.busy + 0.9 * sick) - sd**2)
-    return np.clip(np.stack([triage, md], axis=1), 0.25, 3.0)
+    return np.asarray(np.clip(np.stack([triage, md], axis=1), 0.25, 3.0))
 
 
 def _interact(department: Department, departures: Departures, findings: Bools, u: Singles) -> None:
@@ -201,7 +203,7 @@ def _names(
 def _anchors(
     department: Department, departures: Departures, patients: Patients, findings: Bools, length: Floats, draws: Floats
 ) -> Bools:
-    """(N, m), for lists of words: P(A | Y) is sensitivity or false alarm; `anchor_dependence` d makes it lean on more."""
+    """(N, m), for lists of words: P(A | Y) is sensitivity or false alarm; `anchor_dependence` makes it lean on more."""
     m, d = len(department.conditions), departures.anchor_dependence
     true = patients.on[:, :m]
     z = -np.log1p(-np.where(true, department.sensitivity, department.false_alarm))

@@ -152,7 +152,7 @@ def _primary(
 def _illnesses(
     department: Department, primary: Ints, band: Ints, age: Ints, male: Bools, rng: np.random.Generator
 ) -> Bools:
-    """(N, i): by the survey's chronic conditions where it has them, else by prevalence at the age. Some people have many."""
+    """(N, i): by the survey's chronic conditions where it has them, else by prevalence at the age. Some have many."""
     rates, size = department.rates, primary.size
     flags = {name: k for k, name in enumerate(rates.flags)}
     frail, own = rng.standard_normal(size), rng.standard_normal((size, len(department.illnesses)))

@@ -65,12 +65,12 @@ class Rates:
     prevalence           (F, 2, m) of the conditions;  coupling: (sets of conditions, log-linear weights)
     field                (F, 2, m) what each condition adds by itself to the log-linear model, very low where never seen
     alone                (F, 2, c - m) cumulative shares of the outside reasons in visits with none of the conditions
-    own                  (m, B) share of a condition's visits that are for it;  lead: (m, B, 2, c - m) cumulative, for the rest
+    own                  (m, B) share of a condition's visits that are for it;  lead: (m, B, 2, c - m) for the rest
     beside               (c, B, c - m) rates of further outside reasons;  allowed: (F, 2, c - m)
     first, other         (c, B, reasons) log shares of the reason said first and of those said after
     drug                 (c, B, drugs) log odds of being given;  flag: (c, B, flags) rates of chronic conditions
     month                (c, 12) relative to all visits;  hour: (c, 24) cumulative
-    shift                (c, B, measures) in probits;  factor: (measures, measures) whose square is the correlation of the rest
+    shift                (c, B, measures) in probits;  factor: (measures, measures), its square the rest's correlation
     values               per measure and fine band: (values, cumulative shares), NaN for what was not recorded
     codes                per cause: (ICD-10 codes, cumulative shares)
     usual_first, usual_other, usual_drug   the same as first … for all visits, (B, …)
@@ -220,14 +220,26 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         month=months[:-1],
         hour=np.cumsum(hours[:-1], axis=1),
         shift=shift,
-        factor=np.linalg.cholesky(correlation),
+        factor=np.asarray(np.linalg.cholesky(correlation), dtype=np.float64),
         values=_values(rows["measures"]),
         codes=tuple(_codes(rows["codes"], name) for name in causes),
     )
 
 
 TABLES = (
-    *("people", "conditions", "fields", "couplings", "leading", "beside", "visits", "reasons", "drugs", "chronic", "months"),
+    *(
+        "people",
+        "conditions",
+        "fields",
+        "couplings",
+        "leading",
+        "beside",
+        "visits",
+        "reasons",
+        "drugs",
+        "chronic",
+        "months",
+    ),
     *("hours", "codes", "measures", "shifts", "residuals"),
 )
 
@@ -259,7 +271,7 @@ def _lean(counts: Floats, visits: Floats) -> Floats:
     """(c + 1, B, k) rates: counts over visits, held back by the band's usual rate times the cause's own lift."""
     usual = counts[-1] / np.maximum(visits[-1], 1)[:, None]
     expected = np.einsum("cb,bk->ck", visits, usual)
-    lift = (counts.sum(axis=1) + 2) / (expected + 2)
+    lift = (counts.sum(axis=1) + 0.5) / (expected + 0.5)
     back = np.minimum(usual[None] * lift[:, None, :], 0.95)
     return np.asarray((counts + LEAN * back) / (visits[:, :, None] + LEAN))
 

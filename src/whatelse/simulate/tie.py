@@ -37,7 +37,10 @@ def tie(department: Department, patients: Patients, looks: Looks, findings: Bool
     ambulance = looks.of("ambulance") == 1
     on("ambulance", ambulance & (u[:, 4] < 0.55))
     off(("walkin",), ambulance)
-    off(("ambulance", "nebs", "collar", "satlow", "hypotension", "tachy", "bystander", "street", "extrication"), ~ambulance)
+    off(
+        ("ambulance", "nebs", "collar", "satlow", "hypotension", "tachy", "bystander", "street", "extrication"),
+        ~ambulance,
+    )
 
     admitted = looks.of("admitted") == 1
     off(LEAVES, admitted)
@@ -97,7 +100,7 @@ def _parts(department: Department, looks: Looks, findings: Bools, u: Singles, co
     for k in range(looks.reasons.shape[1]):
         rows = np.flatnonzero(looks.reasons[:, k] >= 0)
         said[rows, department.reason_key[looks.reasons[rows, k]]] = True
-    told = said[:, parts].any(axis=1)
+    told = np.asarray(said[:, parts].any(axis=1))
     keep = findings[:, parts] & (said[:, parts] | ~told[:, None])
     first = keep & (np.cumsum(keep, axis=1) <= np.where(u[:, 7] < 0.8, 1, 2)[:, None])
     findings[:, parts] = np.where(told[:, None], keep, first)
