@@ -193,7 +193,7 @@ def measured(name: str, value: Any) -> float | None:
 def drug_name(label: str) -> str:
     """The drug as the department names it, "" for what is not a drug."""
     name = label.lower()
-    return "" if NOT_DRUGS.search(name) else DRUG_NAMES.get(name, name)
+    return "" if NOT_DRUGS.search(name) else DRUG_NAMES.get(name, name).replace(";", "-")
 
 
 # ---- counting
