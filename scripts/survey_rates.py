@@ -61,6 +61,7 @@ DRUG_NAMES = {
     "iron preparations": "ferrous sulfate",
     "calcium replacement": "calcium gluconate",
     "omega-3 polyunsaturated fatty acids": "fish oil",
+    "polyethylene glycol 3350": "polyethylene glycol",
 }
 NOT_DRUGS = re.compile(
     "miscellaneous|troponin|benzylpenicilloyl|^lipase|antiasthmatic|antacids|^glycerin|diatrizoate|lactobacillus"

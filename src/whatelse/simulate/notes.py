@@ -93,7 +93,7 @@ class Writer:
         place = {name: i for i, name in enumerate(department.conditions)}
         self.names = [place.get(entry.get("names", ""), -1) for entry in department.said]
         self.key = department.reason_key.tolist()
-        self.section = department.section.tolist()
+        self.section, self.keys = department.section.tolist(), department.keys
         self.mentions = [
             {k: self._compile(department.mentions[name].get(k) or ()) for k in (*KINDS, "denied")}
             for name in department.conditions
@@ -102,10 +102,13 @@ class Writer:
         self.lists = {name: self._compile(style[name]) for name in _LISTS}
         self.normals, self.child_normals = style["normals"], style["child_normals"]
         self.sides = style["sides"]
+        self.blanks = {text: kind for kind, texts in style["blanks"].items() for text in texts}
         self.weight = [row.tolist() for row in department.rate]  # what matters most to a visit is written first
         column = {name: j for j, name in enumerate(department.names)}
         self.healthy = column["nopmh"]
         self.parts = {column[key] for key in (*style["parts"], "neckpain", "headstrike")}
+        self.awake, self.dazed = set(style["awake"]), {column[key] for key in style["dazed"]}
+        self.blanked = {kind: {column[key] for key in keys} for kind, keys in style["blanked"].items()}
         self.causes = [*department.conditions, *department.reasons]
         self.accidents = {place["fall"], place["vehicle collision"]}
         self.misspellings: dict[str, str] = style["misspellings"]
@@ -209,16 +212,21 @@ class Writer:
         injury = self.causes[case.primary] in INJURIES or case.lead in self.accidents
         style = ("parent_" if parent else "") + ("injury_" if injury else "") + "openers"
         sentences = []
-        if symptoms:
+        words, tag, _ = said[0]
+        chief = self.key[case.reasons[0]]
+        if self.section[chief] != 0 or not symptoms:  # what happened, not a symptom that happens to be there
+            if names:
+                sentences.append(pen.opening(style, [names.pop(0)]))
+            elif self.keys[chief] == "pcp":
+                sentences.append([("here for eval" if pen.author % 2 else "pt here for eval", tag)])
+            else:
+                sentences.append(pen.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
+            first = 0
+        else:
             opening = symptoms[:first]
             if not injury and u() < 0.5:
                 opening = [*opening, (pen.habit("modifiers"), NONE)]
             sentences.append(pen.opening(style, _list(opening)))
-        elif names:
-            sentences.append(pen.opening(style, [names.pop(0)]))
-        else:
-            words, tag, _ = said[0]
-            sentences.append(pen.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
         sentences += [[piece] for piece in names]
         told = [(pen.phrase(j), j) for j in story]
         if told:
@@ -236,8 +244,13 @@ class Writer:
         sentences += [[piece] for piece in mentions]
         sentences.append(self._vitals(case, pen))
         asides = int(case.talk[0] * (0.6 + 1.6 * u()) + (1 if case.late and pen.author % 2 else 0))
-        sentences += [[(pen.habit("child_asides" if child else "asides", k), NONE)] for k in range(asides)]
-        return sentences
+        return sentences + self._asides(case, pen, "child_asides" if child else "asides", asides)
+
+    def _asides(self, case: Case, pen: _Pen, name: str, count: int) -> list[list[Piece]]:
+        """What a writer adds of anyone, but for what cannot be of this one."""
+        dazed = count > 0 and bool(self.dazed & self._all(case))
+        said = [pen.habit(name, k) for k in range(count)]
+        return [[(text, NONE)] for text in said if not dazed or text not in self.awake]
 
     def _symptoms(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
         """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
@@ -303,9 +316,9 @@ class Writer:
         found = [(pen.phrase(j), j) for j in exam]
         if pen.author % 5 == 2 and case.talk[1] > 0.7:  # a template, with what was found after what is always there
             normal = (self.child_normals if child else self.normals)[pen.author % (2 if child else 3)]
-            blank = [(text, NONE) for text in normal[: 2 + int(u() * 4)]]
-            sentences.append([(pen.habit("exams"), NONE), *_list(blank)])
-            sentences.append(_list(found))
+            here = {kind for kind, keys in self.blanked.items() if keys & self._all(case)}
+            blank = [(text, NONE) for text in normal[: 2 + int(u() * 4)] if self.blanks.get(text) not in here]
+            sentences.append([(pen.habit("exams"), NONE), *_list([*blank, *found])])
         elif found:
             sentences.append([(pen.habit("exams"), NONE), *_list(found)])
         done = [(pen.phrase(j), j) for j in course]
@@ -319,8 +332,10 @@ class Writer:
             sentences.append([(pen.habit("problems"), NONE), *_list(copied)])
         sentences += [[piece] for piece in mentions if piece not in copied]
         asides = int(case.talk[1] * 1.8 * u())
-        sentences += [[(pen.habit("md_child_asides" if child else "md_asides", k), NONE)] for k in range(asides)]
-        return sentences
+        return sentences + self._asides(case, pen, "md_child_asides" if child else "md_asides", asides)
+
+    def _all(self, case: Case) -> set[int]:
+        return {j for k, part in enumerate(case.on) if k not in (1, 6, 7) for j in part}
 
     def _main(self, case: Case) -> list[int]:
         matters = self.weight[case.primary].__getitem__
@@ -388,13 +403,15 @@ class _Pen:
             sex = "man" if case.male else "woman"
         elif case.age < MAY_BE and self.author % 3 == 0:
             sex = "boy" if case.male else "girl"
-        age = str(case.age) if case.age > 1 else f"{2 + int(self.u() * 9) + 12 * case.age}mo"
-        if case.age < SPOKEN_FOR:
-            age = f"{age}yo " if case.age > 1 and name.startswith("parent") else f"{age} "
-        text = self.habit(name).replace("{age} yo", age if case.age < 2 else "{age} yo")
-        text = text.replace(
-            "{age}", age.strip() if " " in text[text.find("{age}") + 5 : text.find("{age}") + 6] else age
-        )
+        text = self.habit(name)
+        if case.age < 2:
+            months = f"{2 + (case.nurse * 7 + case.doctor * 3) % 9 + 12 * case.age}mo"
+            text = text.replace("{age} yo", "{age}").replace("{age}y/o", "{age}").replace("{age}y ", "{age} ")
+            text = text.replace("{age}{s}", "{age} {s}").replace("{age}", months)
+        elif name.startswith("parent"):
+            text = text.replace("{age} old", "{age}").replace("{age}", f"{case.age}yo")
+        else:
+            text = text.replace("{age}", str(case.age))
         for slot, values in (("{since}", "since"), ("{for}", "for")):
             if slot in text:
                 text = text.replace(slot, self.slots[values][int(self.u() * len(self.slots[values]))])

@@ -60,6 +60,10 @@ def tie(department: Department, patients: Patients, looks: Looks, findings: Bool
         if known:
             findings[:, column[key]] &= given[:, known].any(axis=1)
     _parts(department, looks, findings, u, column)
+    for drugs in department.style["one_of"]:  # of those that do the same, one
+        same = np.array([column[f"hx:{d}"] for d in drugs if f"hx:{d}" in column])
+        taken = findings[:, same] * (1 + np.argsort(np.argsort(u[:, 8 : 8 + same.size], axis=1), axis=1))
+        findings[:, same] = (taken > 0) & (taken == taken.max(axis=1, keepdims=True))
     pregnant = np.any([findings[:, column[k]] for k in ("pregnantcramps", "pregnantbleeding", "contractions")], axis=0)
     carrying = patients.on[:, len(department.conditions) + department.reasons.index("pregnancy")] | pregnant
     off(("hcg", "ctabd", "oral contraceptive", "spotting", "latemenses"), carrying)
