@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from survey_rates import Record, survey, value_of
 
+from whatelse.cohort import build_cohort
 from whatelse.simulate import simulate
 from whatelse.simulate.absurd import absurdities
 from whatelse.simulate.content import Department, load
@@ -36,7 +37,7 @@ from whatelse.simulate.departures import Departures
 from whatelse.simulate.engine import BLOCK
 from whatelse.simulate.looks import draw_looks
 from whatelse.simulate.patients import draw_patients
-from whatelse.simulate.rates import MEASURES
+from whatelse.simulate.rates import MEASURES, read_table
 
 Floats = NDArray[np.float64]
 YEARS = (2016, 2017, 2018)
@@ -128,6 +129,19 @@ def common(a: tuple[Floats, ...], b: tuple[Floats, ...], department: Department)
     return tuple(np.hstack([part[0], part[1], part[2], part[3][:, columns]]) for part in (a, b))  # type: ignore[return-value]
 
 
+def anchors(seed: int) -> None:
+    """Print sensitivity and precision of the anchors in simulated visits, and of reasons and drugs in the survey."""
+    cohort = build_cohort(simulate(20_000, seed), max_terms=20, bigrams=False)
+    A, Y = cohort.A, cohort.Y
+    assert Y is not None
+    print(f"{'anchors':26s} sensitivity     precision   (simulated, survey)")
+    for i, row in enumerate(read_table("anchors")):
+        true, fired, both = int(row["true"]), int(row["fired"]), int(row["both"])
+        here = (A & Y)[:, i].sum()
+        ours = here / max(Y[:, i].sum(), 1), here / max(A[:, i].sum(), 1)
+        print(f"{row['condition']:26s} {ours[0]:.2f}  {both / true:.2f}      {ours[1]:.2f}  {both / fired:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -168,6 +182,7 @@ def main() -> None:
         few = told_apart(np.hstack(earlier[:2]), np.hstack(real[:2]), 1)
         most = told_apart(*common(earlier, real, department), 1)
         print(f"  AUC of the other years of the survey itself: {few:.3f}, {most:.3f}")
+    anchors(options.seed)
     found = [a for visit in simulate(20_000, options.seed) for a in absurdities(visit)]
     print(f"absurd findings in 20,000 visits: {len(found)} {sorted(set(found))[:10]}")
 

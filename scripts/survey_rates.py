@@ -244,7 +244,7 @@ def count(records: list[Record], causes: Causes) -> dict[str, tuple[tuple[str, .
             if name in ("systolic", "diastolic", "saturation", "temperature", "pulse", "respirations") and not taken:
                 continue
             tables["measures"][name, f, "" if value is None else int(value)] += 1
-    kept = Counter({key: n for key, n in tables["codes"].items() if n >= 3 or key[0] in names})
+    kept = Counter({key: n for key, n in tables["codes"].items() if key[0] in names or (n >= 3 and key[1][0] != "P")})
     tables["codes"] = kept
     rows = {
         name: (HEADERS[name], [(*key, n) for key, n in sorted(table.items(), key=_order)])

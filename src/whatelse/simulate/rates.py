@@ -118,7 +118,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
     """The tables of `folder`, or those that ship."""
     causes, m, g = (*conditions, *outside), len(conditions), len(outside)
     place = {name: k for k, name in enumerate(causes)}
-    rows = {name: _table(folder, name) for name in TABLES}
+    rows = {name: read_table(name, folder) for name in TABLES}
     fines, bands, sexes = len(FINE), len(BANDS), {"F": 0, "M": 1}
 
     people = [(int(r["age"]), r["sex"] == "M", int(r["visits"])) for r in rows["people"]]
@@ -244,7 +244,8 @@ TABLES = (
 )
 
 
-def _table(folder: Path | None, name: str) -> list[dict[str, str]]:
+def read_table(name: str, folder: Path | None = None) -> list[dict[str, str]]:
+    """The rows of one table of `folder`, or of those that ship."""
     file = (folder if folder is not None else files("whatelse.simulate") / "survey") / f"{name}.csv"
     lines = file.read_text("utf-8").splitlines()
     return list(csv.DictReader(lines[1:]))  # the first line says where the counts come from
