@@ -72,15 +72,25 @@ def simulate(
     departure: list[str] | None = typer.Option(
         None, "--departure", help="Set one departure from the model, as name=value; may be repeated."
     ),
+    causes: Path | None = typer.Option(
+        None, "--causes", help="Also write, as JSON lines, which condition put every word and code there."
+    ),
 ) -> None:
     """Write visits of an emergency department that never existed, with their true conditions."""
     from whatelse.progress import track
     from whatelse.simulate import simulate as simulated
+    from whatelse.simulate import simulate_causes, write_causes
     from whatelse.sources.write import write_visits
 
     departures = _departures(departure or [], obey_model)
-    stream = simulated(visits, seed, departures, min_conditions=min_conditions)
-    count = write_visits(track(stream, "simulating visits", total=visits), out)
+    if causes is None:
+        stream = simulated(visits, seed, departures, min_conditions=min_conditions)
+        count = write_visits(track(stream, "simulating visits", total=visits), out)
+    else:
+        both = simulate_causes(visits, seed, departures, min_conditions=min_conditions)
+        with write_causes(causes) as note:
+            explained = (note(visit, why) for visit, why in both)
+            count = write_visits(track(explained, "simulating visits", total=visits), out)
     typer.echo(f"wrote {count:,} visits to {out}")
 
 
