@@ -227,7 +227,9 @@ class NoiseRates:
         return cls(prior, sensitivity, false_positive, tuple(conditions), limits)
 
     @classmethod
-    def assumed(cls, A: Any, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5) -> NoiseRates:
+    def assumed(
+        cls, A: Any, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5
+    ) -> NoiseRates:
         """Typical rates, where nobody has labelled anything: half of the anchors (N, m) that fire are true, and half of
         the cases have one. Then a condition is as common as its anchor."""
         anchors = _dense("A", A)
