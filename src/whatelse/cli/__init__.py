@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import demo, learn, records, serve
+from whatelse.cli import demo, learn, records, serve, sign
 from whatelse.errors import WhatelseError
 
 
@@ -58,3 +58,4 @@ records.register(app)
 learn.register(app)
 demo.register(app)
 serve.register(app)
+sign.register(app)

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from whatelse.errors import WhatelseError
+from whatelse.limits import read_yaml
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -160,8 +161,8 @@ def load_settings(config: Path | None, **given: Any) -> Settings:
     from_file: dict[str, Any] = {}
     if config is not None:
         try:
-            from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+            from_file = read_yaml(config) or {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
             raise SettingsError(f"{config}: cannot be read as YAML") from None
         if not isinstance(from_file, dict):
             raise SettingsError(f"{config}: needs lines of the form 'name: value'")
