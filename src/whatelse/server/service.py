@@ -43,15 +43,19 @@ class Service:
         self.worklist.score(self.tagger)
         self.ready = True
 
-    def reload(self) -> str:
-        """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest."""
+    def reload(self, announce: bool = True) -> str:
+        """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest.
+
+        announce: tell other processes on the database, which then load theirs again.
+        """
         try:
             tagger = load_model(self.settings.model, self.settings.trusted_keys)
         except WhatelseError:
             self.metrics.count("model_reloads", outcome="refused")
             raise
         self.metrics.count("model_reloads", outcome="loaded")
-        self.store.serving(tagger.digest_)
+        if announce:
+            self.store.serving(tagger.digest_)
         self.tagger = tagger
         self.worklist.score(tagger)
         return tagger.digest_

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
+from whatelse.limits import read_yaml
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -186,7 +187,7 @@ def load_settings(config: Path | None, **given: Any) -> Settings:
 def _read(config: Path) -> dict[str, Any]:
     """Settings by name from a YAML file."""
     try:
-        from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+        from_file = read_yaml(config) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
         raise SettingsError(f"{config}: cannot be read as YAML") from None
     if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):
