@@ -32,6 +32,7 @@ class Service:
         self.metrics = Metrics()
         self.lanes = Lanes(settings.threads, settings.max_wait)
         self.ready = False
+        self.closing: list[Callable[[], None]] = []  # what others need done before the database is closed
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work` in a thread, so that the event loop goes on answering others."""
@@ -61,6 +62,8 @@ class Service:
         self.ready = False
         self.worklist.stop()
         self.lanes.close()
+        for close in self.closing:
+            close()
         self.store.close()
 
 
