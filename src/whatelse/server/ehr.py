@@ -18,6 +18,13 @@ def attach(app: FastAPI, service: Service) -> None:
         app.state.cards = hooks.Cards(service)
         service.closing.append(app.state.cards.close)
         app.include_router(hooks.router)
+    if settings.smart_client_id:
+        from whatelse.server.smart import routes
+
+        app.state.smart = routes.Smart(service)
+        service.launched = app.state.smart.launches.person
+        service.closing.append(app.state.smart.close)
+        app.include_router(routes.router)
 
 
 def around(guarded: ASGIApp, service: Service) -> ASGIApp:
