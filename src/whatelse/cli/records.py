@@ -28,6 +28,7 @@ from whatelse.cli.source_options import (
     LABEL_TABLES,
     MAP,
     ON_ERROR,
+    OPTION,
     SOURCE,
     OnError,
     places_of,
@@ -165,6 +166,7 @@ def build(
     encoding: str | None = ENCODING,
     labels: Path | None = LABEL_TABLES,
     on_error: OnError = ON_ERROR,
+    option: list[str] | None = OPTION,
     max_share: float = typer.Option(0.5, "--max-share", help="Findings in more than this share of visits go."),
     max_terms: int | None = typer.Option(
         None, "--max-terms", help="So many of the most common findings stay; 0 for all. [1000; nhamcs: 0]"
@@ -210,10 +212,11 @@ def build(
         labels=labels,
         on_error=on_error,
         like=known.source if known is not None else None,
+        options=option,
     )
     about = {
         "source": reader.description["source"],
-        "files": [str(file.absolute()) for file in files],
+        "files": [str(file.absolute() if file.exists() else file) for file in files],
         "reading": dict(reader.description),
         "labels": str(labels.absolute()) if labels else None,
     }

@@ -17,6 +17,7 @@ from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
 from whatelse.limits import read_yaml
+from whatelse.server.ehr_settings import EhrSettings
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -25,7 +26,7 @@ class SettingsError(WhatelseError):
     """A setting that cannot be used, or a combination that would let strangers in."""
 
 
-class Settings(BaseSettings):
+class Settings(EhrSettings, BaseSettings):
     """See the module. Lists are written as JSON in the environment: WHATELSE_ALLOWED_HOSTS='["tags.example.org"]'."""
 
     model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="forbid", frozen=True)
@@ -140,6 +141,9 @@ class Settings(BaseSettings):
             scheme, _, rest = origin.partition("://")
             if scheme not in ("http", "https") or not rest or set(rest) & set(" ;,'\"/"):
                 raise SettingsError(f"frame_ancestors: {origin!r} is not an origin such as https://emr.example.org")
+
+        if problems := self.ehr_problems(self.loopback):
+            raise SettingsError(problems[0])
 
     @property
     def cookie_secure(self) -> bool:

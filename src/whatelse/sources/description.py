@@ -28,8 +28,9 @@ TABS = {"tab": "\t", "\\t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables; options: by name.
+    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables.
 
+    options: what else the source takes, by name
     given: the content it was made of, as JSON values, which `describe` makes into an equal description.
     """
 
