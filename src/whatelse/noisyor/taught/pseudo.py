@@ -41,7 +41,7 @@ RANGE = {"bias": (0.1, 1e4), "scale": (1.0, 1e5), "coupling": (1.0, 1e5), "weigh
 @dataclass(frozen=True, eq=False)
 class Lesson:
     """L labelled visits: findings x CSR (L, n), labels y (L, m) with NaN where not known, alone (L, m), taken (L, m),
-    belief (L, m) (y where known), weight (L,) of each visit."""
+    belief (L, m) (y where known), weight (L, m) of each label. A label may lie between 0 and 1."""
 
     x: sp.csr_matrix
     y: Floats
@@ -124,7 +124,7 @@ def teach(
 ) -> Taught:
     """Fit to the labels; the precisions are found unless given. coupling (m, m) is J0, kappa where to start."""
     problem = _Problem(lesson, coupling)
-    total = max(float(lesson.weight.sum()), 1.0)
+    total = max(float(lesson.weight.mean(1).sum()), 1.0)
     free = precision is None
     lam = dict(START if precision is None else precision)
     flat = np.zeros(problem.cut[-1]) if start is None else start.copy()
@@ -159,7 +159,7 @@ def teach(
 
 
 @njit(cache=True, nogil=True)
-def _loss(first, end, indptr, indices, y, alone, taken, belief, visit_weight, bias, scale, J, kappa, weight, curvature):  # type: ignore[no-untyped-def]
+def _loss(first, end, indptr, indices, y, alone, taken, belief, label_weight, bias, scale, J, kappa, weight, curvature):  # type: ignore[no-untyped-def]
     """-log pseudo-likelihood of visits first … end - 1, gradients by bias, scale, J (one triangle), kappa, weight, and
     the diagonal of the Hessian."""
     m, n = bias.size, weight.shape[0]
@@ -179,11 +179,11 @@ def _loss(first, end, indptr, indices, y, alone, taken, belief, visit_weight, bi
             row = weight[indices[at]]
             for i in range(m):
                 z[i] += row[i]
-        w = visit_weight[v]
         for i in range(m):
             if np.isnan(y[v, i]):
                 d[i] = 0.0
                 continue
+            w = label_weight[v, i]
             u = z[i]
             e = np.exp(-abs(u))
             p = 1.0 / (1.0 + e) if u > 0 else e / (1.0 + e)
