@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,12 @@ def test_wide_and_long_labels_are_the_same(tmp_path: Path) -> None:
     lines += [f"{train.ids[k]},{c},{int(train.Y[k, i])}" for k in range(300) for i, c in enumerate(train.conditions)]
     long = tmp_path / "long.csv"
     long.write_text("\n".join([*lines, "not of this cohort,fall,1"]), encoding="utf-8")
-    assert np.allclose(rates_from_labels(long, train)[0].sensitivity, wide.sensitivity)
+    with pytest.raises(InputError, match=r"row 6901, column 'visit': 1 ids are no visit of the .* --skip-other-labels"):
+        rates_from_labels(long, train)
+    assert np.allclose(rates_from_labels(long, train, others="skip")[0].sensitivity, wide.sensitivity)
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(long), tmp_path / "long.parquet")
-    assert np.allclose(rates_from_labels(tmp_path / "long.parquet", train)[0].sensitivity, wide.sensitivity)
+    parquet, _ = rates_from_labels(tmp_path / "long.parquet", train, others="skip")
+    assert np.allclose(parquet.sensitivity, wide.sensitivity)
 
 
 def test_a_visit_need_not_be_labelled_for_everything(tmp_path: Path) -> None:
@@ -55,14 +59,20 @@ def test_a_visit_need_not_be_labelled_for_everything(tmp_path: Path) -> None:
         ("name,fall\nx,1\n", "needs a column of visit ids"),
         ("id,colour\nx,1\n", "needs a column for each condition"),
         ("id,fall\nx,maybe\n", "row 1, column 'fall': must be 1 or 0"),
-        ("visit,condition,label\nx,gout,1\n", "row 1: names a condition that the cohort does not have"),
+        ("visit,condition,label\nx,gout,1\n", "row 1, column 'condition': names a condition that the cohort does not"),
+        ("visit,condition,label\nx,Falls,1\n", "did you mean 'fall'?"),
+        ("visit,falls,uti\nx,1,1\n", "column 'falls': is not a condition; did you mean 'fall'?"),
+        ("visit,abdominal_pian\nx,1\n", "did you mean 'abdominal pain'?"),
+        ("id,fall\nx,1\n", "row 1, column 'id': 1 ids are no visit of the cohort; correct them"),
+        ("id,fall\ns11-0000001 ,1\n", "leading zeros, '.0', case or blanks only"),
+        ('id,fall\n"x,1\n', "quotes do not match"),
         ("id,fall\nx,1,2\n", "more or fewer cells"),
     ],
 )
 def test_label_files_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=re.escape(message)):
         read_labels(path, cohort())
 
 
@@ -75,3 +85,13 @@ def test_labels_twice_and_broken_parquet(tmp_path: Path) -> None:
     (tmp_path / "labels.parquet").write_bytes(b"no")
     with pytest.raises(InputError, match="not a Parquet file"):
         read_labels(tmp_path / "labels.parquet", cohort())
+
+
+@pytest.mark.parametrize(("delimiter", "encoding"), [(";", "cp1252"), ("\t", "utf-8"), (",", "utf-8-sig")])
+def test_labels_as_spreadsheets_save_them(delimiter: str, encoding: str, tmp_path: Path) -> None:
+    one, two = cohort().ids[:2]
+    lines = [["visit", "Anmerkung für mich", "fall"], [one, "später, s. o.", "1"], [two, "", "0"]]
+    text = "\r\n".join(delimiter.join(f'"{c}"' if "," in c else c for c in cells) for cells in lines)
+    (tmp_path / "labels.csv").write_bytes(text.encode(encoding))
+    known = read_labels(tmp_path / "labels.csv", cohort())
+    assert known[:2, cohort().conditions.index("fall")].tolist() == [1, 0] and (known >= 0).sum() == 2

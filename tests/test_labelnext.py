@@ -10,13 +10,16 @@ import pytest
 from scipy.special import logit
 from typer.testing import CliRunner
 
-from small_department import cohort
+from small_department import cohort, visits
 from whatelse.anchors import NoiseRates
 from whatelse.cli import app
-from whatelse.cohort import Cohort
+from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import CohortError, InputError
-from whatelse.teaching.label_next import guess_probabilities, informativeness, label_next
-from whatelse.teaching.labels import rates_from_labels, read_weights
+from whatelse.sources import write_visits
+from whatelse.teaching.label_next import LabelNext, guess_probabilities, informativeness, label_next
+from whatelse.teaching.labels import rates_from_labels, read_labels, read_weights
+from whatelse.teaching.sheets import write_sheet
+from whatelse.visits import Visit
 
 
 def department(rng: np.random.Generator, n: int = 30_000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -32,7 +35,7 @@ def department(rng: np.random.Generator, n: int = 30_000) -> tuple[np.ndarray, n
 
 
 def _table(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    return list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines(keepends=True)))
 
 
 def test_visits_are_chosen_as_often_as_they_are_said_to_be(rng: np.random.Generator) -> None:
@@ -119,7 +122,8 @@ def test_the_list_can_be_filled_in_and_used(tmp_path: Path) -> None:
 
     refused = run("fit", tmp_path / "bare", "--out", tmp_path / "m")
     assert refused.startswith("2 ") and "whatelse anchors label-next" in " ".join(refused.split())
-    assert run("anchors", "label-next", tmp_path / "bare", "--count", 60, "--out", out).startswith("0 60 visits")
+    listed = run("anchors", "label-next", tmp_path / "bare", "--count", 60, "--out", out)
+    assert listed.startswith("0 note: the list has ids only") and "60 visits to label" in listed
     where = {str(visit): row for row, visit in enumerate(train.ids)}
     rows = _table(out)
     for row in rows:
@@ -143,6 +147,71 @@ def test_the_list_can_be_filled_in_and_used(tmp_path: Path) -> None:
     )
     run("anchors", "label-next", tmp_path / "bare", "--model", tmp_path / "m", "--count", 5, "--out", more)
     assert len(more.read_text(encoding="utf-8").splitlines()) == 6
+
+
+@pytest.fixture
+def read_again(tmp_path: Path) -> Path:
+    """A cohort whose records can be read again."""
+    write_visits(visits("train")[:300], tmp_path / "visits.jsonl")
+    arguments = ["build", "table", tmp_path / "visits.jsonl", "--out", tmp_path / "c"]
+    assert CliRunner().invoke(app, [str(a) for a in arguments]).exit_code == 0
+    return tmp_path / "c"
+
+
+def _run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["anchors", "label-next", *map(str, arguments)])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_the_sheet_carries_what_a_person_needs_and_says_so(read_again: Path, tmp_path: Path) -> None:
+    out = tmp_path / "list with blanks.csv"
+    code, said = _run(read_again, "--count", 20, "--out", out)
+    assert code == 0 and "holds text of the records" in said and "--out model" in said and "'" in said
+    by_id = {visit.id: visit for visit in visits("train")}
+    rows = _table(out)
+    assert len(rows) == 20
+    for row in rows:
+        record = by_id[row["visit"]]
+        assert row["record: triage note"].removeprefix("'") == record.triage_note
+        assert row["record: sex"] == record.sex and "record: billing" not in row and "record: truth" not in row
+    assert (read_labels(out, Cohort.open(read_again)) == -1).all()  # it is read back, though it holds no label yet
+    assert "text of the records" not in _run(read_again, "--count", 20, "--out", tmp_path / "b.csv", "--no-text")[1]
+    assert not any(name.startswith("record") for name in _table(tmp_path / "b.csv")[0])
+    (tmp_path / "visits.jsonl").rename(tmp_path / "moved.jsonl")
+    code, said = _run(read_again, "--count", 20, "--out", tmp_path / "b.csv")
+    assert code == 0 and "ids only" in said and "give --visits" in said
+    _run(read_again, "--count", 20, "--out", tmp_path / "b.csv", "--visits", tmp_path / "moved.jsonl")
+    assert _table(tmp_path / "b.csv") == rows
+
+
+def test_labels_are_never_overwritten(read_again: Path, tmp_path: Path) -> None:
+    out = tmp_path / "list.csv"
+    _run(read_again, "--count", 10, "--out", out)
+    assert _run(read_again, "--count", 12, "--out", out)[0] == 0  # nothing was filled in yet
+    rows = _table(out)
+    rows[3]["fall"] = "0"
+    with out.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.DictWriter(stream, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    before = out.read_bytes()
+    code, said = _run(read_again, "--count", 12, "--out", out)
+    assert code == 2 and "holds 1 labels" in said and "--labels to go on" in said and out.read_bytes() == before
+    (tmp_path / "letter.txt").write_text("Dear colleague", encoding="utf-8")
+    code, said = _run(read_again, "--count", 12, "--out", tmp_path / "letter.txt")
+    assert code == 2 and "is not a list of visits to label" in said
+    assert (tmp_path / "letter.txt").read_text(encoding="utf-8") == "Dear colleague"
+    assert _run(read_again, "--count", 5, "--labels", out, "--out", tmp_path / "more.csv")[0] == 0
+
+
+def test_no_cell_of_the_sheet_is_a_formula(tmp_path: Path) -> None:
+    record = Visit("1", chief_complaint='=HYPERLINK("x")', triage_note="-fever", md_comments="@x")
+    made = build_cohort([record])
+    chosen = LabelNext(np.array([0]), np.array([1.0]), np.array([1.0]))
+    write_sheet(tmp_path / "s.csv", made, chosen, {"1": record})
+    (row,) = _table(tmp_path / "s.csv")
+    texts = [row[f"record: {name}"] for name in ("chief complaint", "triage note", "md comments")]
+    assert texts == ['\'=HYPERLINK("x")', "'-fever", "'@x"]
 
 
 @pytest.mark.parametrize(("weight", "says"), [("", "above 0"), ("0", "above 0"), ("inf", "above 0"), ("x", "above 0")])

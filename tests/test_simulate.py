@@ -116,7 +116,7 @@ def test_anchor_phrases_fire_for_their_own_condition_and_nothing_else_does() -> 
 
     def fired(field: str, text: str) -> set[str]:
         filled = re.sub(r"\{(\w+)\}", lambda match: slots.get(match[1], ["x"])[0], text)
-        return {shipped.names[i] for i, _, _ in finder.phrases(field, finder.tokens(filled))}
+        return {shipped.names[i] for i, _, _ in finder.phrases(field, filled, finder.tokens(filled))}
 
     for name, profile in department.profiles.items():
         assert not any(fired("chief_complaint", text) for text in profile.get("complaint", ()))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import csv
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import typer
+
+from whatelse.cli.printing import print_note
+from whatelse.cli.source_options import records_of
+from whatelse.errors import CohortError, InputError
+
+if TYPE_CHECKING:
+    from whatelse.cohort import Cohort
+    from whatelse.visits import Visit
 
 
 def label_next(
@@ -20,6 +29,10 @@ def label_next(
         None, "--labels", help="Labels made from an earlier list with the same seed and model: go on after them."
     ),
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same list."),
+    text: bool = typer.Option(True, help="Put what the records say beside each visit, for whoever decides."),
+    visits: list[Path] | None = typer.Option(
+        None, "--visits", help="Where the records are, if they have moved since the cohort was built."
+    ),
 ) -> None:
     """List visits whose labels would say most about how noisy the anchors are, and how much each counts."""
     from whatelse.cohort import Cohort
@@ -27,6 +40,7 @@ def label_next(
     from whatelse.teaching.label_next import guess_probabilities
     from whatelse.teaching.label_next import label_next as choose
     from whatelse.teaching.labels import read_labels
+    from whatelse.teaching.sheets import write_sheet
 
     opened = Cohort.open(cohort)
     if model is None:
@@ -34,12 +48,28 @@ def label_next(
     else:
         tagger = Tagger.load(model)
         probability = tagger.predict_proba(opened)
-    done = np.flatnonzero((read_labels(labels, opened) >= 0).any(1)) if labels is not None else ()
+    done = np.flatnonzero((read_labels(labels, opened, others="skip") >= 0).any(1)) if labels is not None else ()
     chosen = choose(opened.A, probability, count, seed=seed, done=done)
-    with out.open("w", newline="", encoding="utf-8") as stream:
-        table = csv.writer(stream)
-        table.writerow(["visit", "chance", "weight", *opened.conditions])
-        for row, chance, weight in zip(chosen.rows, chosen.chance, chosen.weights, strict=True):
-            table.writerow([opened.ids[row], f"{chance:.6g}", f"{weight:.6g}", *[""] * len(opened.conditions)])
+    records = _records(opened, {str(opened.ids[row]) for row in chosen.rows}, visits) if text else None
+    write_sheet(out, opened, chosen, records)
     typer.echo(f"{count:,} visits to label are listed in {out}, from the top; stop anywhere")
-    typer.echo(f"next: write 1 or 0 under each condition, keep 'weight', and whatelse fit {cohort} --labels {out}")
+    if records:
+        typer.echo(f"{out} holds text of the records: keep it where records may be kept ('--no-text' leaves it out)")
+    folder, sheet = shlex.quote(str(cohort)), shlex.quote(str(out))
+    typer.echo("next: write 1 or 0 under each condition (empty where you cannot tell), keep 'visit' and 'weight', and")
+    typer.echo(f"      whatelse fit {folder} --labels {sheet} --out model")
+
+
+def _records(cohort: Cohort, wanted: set[str], files: list[Path] | None) -> dict[str, Visit] | None:
+    """The records of these visits, read again; a note and None where they cannot be."""
+    try:
+        found = {record.id: record for record in records_of(cohort, files) if record.id in wanted}
+    except (InputError, CohortError) as problem:
+        if files:
+            raise
+        print_note(f"the list has ids only, for the records cannot be read again ({problem}); give --visits")
+        return None
+    if missing := len(wanted) - len(found):
+        where = "those files" if files else "the files the cohort was built from; give --visits"
+        print_note(f"{missing:,} of the visits are not in {where}: they are listed without their records")
+    return found

@@ -49,6 +49,9 @@ def fit(
     labels: Path | None = typer.Option(
         None, "--labels", help="CSV or Parquet: labels of a few hundred visits, to estimate the noise rates from."
     ),
+    skip_other_labels: bool = typer.Option(
+        False, "--skip-other-labels", help="Pass over labels of visits that the cohort does not have."
+    ),
     seed: int = typer.Option(0, "--seed", min=0, help="Of whatever the learner draws at random."),
     setting: list[str] | None = typer.Option(
         None, "--setting", help="An option of the learner as name=value, e.g. epochs=50; may be repeated."
@@ -60,7 +63,7 @@ def fit(
     from whatelse.tagger import Tagger
 
     opened = Cohort.open(cohort)
-    given = _rates(opened, rates, labels)
+    given = _rates(opened, rates, labels, skip_other_labels)
     tagger = Tagger(learner or learning.DEFAULT, settings=_settings(setting or []), seed=seed)
     began = time.perf_counter()
     with progress_bar() as told:
@@ -76,7 +79,7 @@ def fit(
     )
     typer.echo(f"saved as {out}, {digest[:12]}")
     typer.echo(f"next: whatelse evaluate {shlex.quote(str(out))} TEST-COHORT, or")
-    typer.echo(f"      whatelse tag {shlex.quote(str(out))} VISITS --confirmed {tagger.conditions_[0]}")
+    typer.echo(f"      whatelse tag {shlex.quote(str(out))} VISITS --confirmed {shlex.quote(tagger.conditions_[0])}")
 
 
 def evaluate(
@@ -194,7 +197,7 @@ def reproduce(
 # ---- reading
 
 
-def _rates(cohort: Cohort, rates: Path | None, labels: Path | None) -> NoiseRates | None:
+def _rates(cohort: Cohort, rates: Path | None, labels: Path | None, skip_others: bool) -> NoiseRates | None:
     """Noise rates as given, or estimated from a few labels; None to count them in the cohort's own labels."""
     from whatelse.anchors import NoiseRates
     from whatelse.teaching.labels import rates_from_labels
@@ -213,7 +216,7 @@ def _rates(cohort: Cohort, rates: Path | None, labels: Path | None) -> NoiseRate
             given = NoiseRates.from_json({c: own[c] for c in cohort.conditions})
         return given
     if labels is not None:
-        found, count = rates_from_labels(labels, cohort)
+        found, count = rates_from_labels(labels, cohort, others="skip" if skip_others else "refuse")
         typer.echo(f"noise rates from {count:,} labelled visits and the anchors of {len(cohort):,}")
         return found
     if cohort.Y is None or not cohort.labelled.all():

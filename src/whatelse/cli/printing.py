@@ -15,6 +15,7 @@ from whatelse.visits import TEXT_FIELDS, Visit
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
     from whatelse.teaching.anchor_checks import AnchorCheck
+    from whatelse.teaching.anchor_uses import AnchorUse, Example
 
 
 def _console() -> Console:
@@ -120,6 +121,26 @@ def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
                 console.print(f"{c.condition}: {problem}", style="yellow", highlight=False)
     if not labelled:
         console.print("no labels: precision, recall and independence cannot be checked", style="yellow")
+
+
+def print_uses(uses: list[AnchorUse]) -> None:
+    """Anchor by anchor: in how many visits it fired, alone among those of its condition, and where."""
+    if not uses:
+        return
+    table = Table("condition", "anchor", "looked for in", "visits", "alone", "for example", title="what fired")
+    for use in uses:
+        shown = Text("\n").join(_example(example) for example in use.examples)
+        kind = "" if use.how == "phrase" else f" ({use.how})"
+        where = "notes" if set(use.fields) == set(TEXT_FIELDS) else ", ".join(f.replace("_", " ") for f in use.fields)
+        cells = (escape(use.condition), escape(use.value) + kind, where, f"{use.visits:,}", f"{use.alone:,}")
+        table.add_row(*cells, shown if use.visits else Text(use.problem or ""), style="" if use.visits else "red")
+    _console().print(table)
+
+
+def _example(example: Example) -> Text:
+    text = Text(example.text.replace("\n", " "))
+    text.stylize("bold", example.start, example.end)
+    return text
 
 
 def _rate(rate: tuple[float, float, float] | None) -> str:

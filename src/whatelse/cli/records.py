@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whatelse.cli.labels import label_next
-from whatelse.cli.printing import print_checks, print_common, print_note, print_summary, print_visit
+from whatelse.cli.printing import print_checks, print_common, print_note, print_summary, print_uses, print_visit
 from whatelse.cli.source_options import (
     DELIMITER,
     ENCODING,
@@ -31,6 +31,7 @@ from whatelse.sources.registry import SOURCES
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
     from whatelse.simulate import Departures
+    from whatelse.teaching.anchor_uses import AnchorUse
     from whatelse.visits import Visit
 
 # Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
@@ -190,20 +191,48 @@ def show(
 
 def check(
     cohort: Path = typer.Argument(..., help="A cohort folder."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables; it quotes no record."),
     fdr: float = typer.Option(0.01, "--fdr", help="Share of false warnings to allow."),
     min_odds: float = typer.Option(2.0, "--min-odds", help="Warn from this odds ratio on, or its inverse."),
+    phrases: bool = typer.Option(
+        True, help="Read the records again and show anchor by anchor where it fired, with examples that quote them."
+    ),
+    examples: int = typer.Option(2, "--examples", min=0, help="Examples to show of each anchor."),
+    visits: list[Path] | None = typer.Option(
+        None, "--visits", help="Where the records are, if they have moved since the cohort was built."
+    ),
 ) -> None:
-    """Coverage, overlap, precision and recall of anchors, and findings that break their independence."""
+    """Coverage, overlap, precision and recall of anchors, findings that break their independence, and what fired."""
     from whatelse.cohort import Cohort
     from whatelse.teaching.anchor_checks import check_anchors
 
     opened = Cohort.open(cohort)
     checks = check_anchors(opened, fdr=fdr, min_odds=min_odds)
+    uses = _uses(opened, visits, examples) if phrases else []
     if as_json:
-        typer.echo(json.dumps([c.to_json() for c in checks], indent=1))
+        entries = [c.to_json() for c in checks]
+        for entry in entries:
+            entry["anchors"] = [use.to_json() for use in uses if use.condition == entry["condition"]]
+        typer.echo(json.dumps(entries, indent=1))
         return
     print_checks(checks, labelled=opened.Y is not None)
+    print_uses(uses)
+
+
+def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:
+    """What each anchor did in the records of the cohort; a note and nothing where they cannot be read again."""
+    from whatelse.progress import track
+    from whatelse.teaching.anchor_uses import anchor_uses
+
+    own = set(cohort.ids.tolist())
+    try:
+        records = (record for record in records_of(cohort, files) if record.id in own)
+        return anchor_uses(cohort.vocabulary, track(records, "looking for anchors", total=len(own)), examples)
+    except (InputError, CohortError) as problem:
+        if files:
+            raise
+        print_note(f"anchors are not shown one by one, for the records cannot be read again ({problem}); give --visits")
+        return []
 
 
 # ---- reading

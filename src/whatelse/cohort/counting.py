@@ -150,7 +150,7 @@ class Collector:
                 continue
             tokens = finder.tokens(text)
             self.bigrams.add(tokens)
-            phrases = finder.phrases(field, tokens)
+            phrases = finder.phrases(field, text, tokens)
             facts.update(condition for condition, _, _ in phrases)
             tokens = finder.rest(tokens, phrases)
             coded = [2 * words["neg:" + text if negated else text] + opens for text, _, _, negated, _, opens in tokens]

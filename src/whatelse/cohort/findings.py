@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from whatelse.anchors import AnchorSet
@@ -26,6 +27,7 @@ from whatelse.text import Rules, Token, load_rules, tokenize
 from whatelse.visits import CODE_FIELDS, Code, Visit
 
 Words = tuple[str, ...]
+Signs = tuple[str, ...]
 _PREFIX = {"medication_history": "hx:", "dispensed": "rx:"}
 REMEMBERED = 100_000  # codes; drug names are typed by people, so there is no end to them
 
@@ -36,17 +38,19 @@ class Finder:
     def __init__(self, anchors: AnchorSet, rules: str | Path | Rules = "default") -> None:
         self.anchors = anchors
         self.rules = load_rules(rules)
-        self._starts: dict[str, list[tuple[Words, int, tuple[str, ...]]]] = {}
+        self._starts: dict[str, list[tuple[Words, Signs, int, int, tuple[str, ...]]]] = {}
         self._phrases: set[Words] = set()
         for i, condition in enumerate(anchors.conditions):
-            for anchor in condition.anchors:
+            for number, anchor in enumerate(condition.anchors):
                 if anchor.how != "phrase":
                     continue
-                words = tuple(t.text for t in tokenize(anchor.value, self.rules))
+                tokens = tokenize(anchor.value, self.rules)
+                words = tuple(t.text for t in tokens)
                 if not words:
                     raise ConditionError(f"condition {condition.name!r}: anchor {anchor.value!r} has no word in it")
                 self._phrases.add(words)
-                self._starts.setdefault(words[0], []).append((words, i, anchor.fields))
+                signs = tuple(_between(anchor.value, a, b) for a, b in pairwise(tokens))
+                self._starts.setdefault(words[0], []).append((words, signs, i, number, anchor.fields))
         self._words = {word for phrase in self._phrases for word in phrase}
         self._coded = [
             (i, anchor, field)
@@ -61,19 +65,24 @@ class Finder:
         """The words of a note, before bigrams are joined."""
         return tokenize(text, self.rules)
 
-    def phrases(self, field: str, tokens: list[Token]) -> list[tuple[int, int, int]]:
-        """(condition, first token, last token) of every anchor phrase in a note. O(tokens).
+    def phrases(self, field: str, text: str, tokens: list[Token]) -> list[tuple[int, int, int]]:
+        """(condition, first token, last token) of every anchor phrase in a note `text`, given its tokens. O(tokens)."""
+        return [(condition, a, b) for condition, _, a, b in self.mentions(field, text, tokens)]
 
-        Its words follow one another with nothing but blanks or a hyphen between, and none is negated.
+    def mentions(self, field: str, text: str, tokens: list[Token]) -> list[tuple[int, int, int, int]]:
+        """(condition, number of its anchor, first token, last token) of every anchor phrase in a note.
+
+        Its words follow one another, none is negated, and between them stand blanks or a hyphen and the signs that the
+        phrase has there: "abd. pain" is "abd. pain", not "abd pain" nor "abd; pain".
         """
         found = []
         starts = self._starts
         for k, token in enumerate(tokens):
             if token.text in starts:
-                for words, condition, fields in starts[token.text]:
+                for words, signs, condition, number, fields in starts[token.text]:
                     run = tokens[k : k + len(words)]
-                    if field in fields and _follows(run, words):
-                        found.append((condition, k, k + len(words) - 1))
+                    if field in fields and _follows(text, run, words, signs):
+                        found.append((condition, number, k, k + len(words) - 1))
         return found
 
     def rest(self, tokens: list[Token], found: list[tuple[int, int, int]]) -> list[Token]:
@@ -132,9 +141,18 @@ def code_name(field: str, code: Code) -> str:
     return f"{code.system}:{label or code.code}"
 
 
-def _follows(run: list[Token], words: Words) -> bool:
-    return (
-        len(run) == len(words)
-        and not run[0].negated
-        and all(t.text == w and not t.opens and not t.negated for t, w in zip(run[1:], words[1:], strict=True))
-    )
+def _follows(text: str, run: list[Token], words: Words, signs: Signs) -> bool:
+    if len(run) != len(words) or run[0].negated:
+        return False
+    for k, sign in enumerate(signs, start=1):
+        token = run[k]
+        if token.text != words[k] or token.negated or token.opens != bool(sign):
+            return False
+        if sign and _between(text, run[k - 1], token) != sign:
+            return False
+    return True
+
+
+def _between(text: str, a: Token, b: Token) -> str:
+    """The signs between two words that follow one another: "" where only blanks or a hyphen are."""
+    return "".join(text[a.end : b.start].split(" ")).replace("\t", "") if b.opens else ""

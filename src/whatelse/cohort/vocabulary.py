@@ -109,7 +109,7 @@ class Vocabulary:
             if not text:
                 continue
             tokens = finder.tokens(text)
-            phrases = finder.phrases(note, tokens)
+            phrases = finder.phrases(note, text, tokens)
             for condition, a, b in phrases:
                 found.append(Found(first + condition, note, tokens[a].start, tokens[b].end))
             for token in join_bigrams(finder.rest(tokens, phrases), self.bigrams):

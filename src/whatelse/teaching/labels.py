@@ -6,15 +6,15 @@ Two forms, as CSV or Parquet, both with a column of visit ids (`visit`, `id` or 
   writes it.
 
 A column `weight` says how many visits a labelled visit stands for, as `whatelse anchors label-next` writes it; a file
-without that column is of visits chosen at random.
+without that column is of visits chosen at random. Other columns are passed over.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +22,30 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from whatelse.anchors import NoiseRates
+from whatelse.anchors.spelling import meant as meant_name
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
+from whatelse.sources.columns import normal
+from whatelse.sources.tables import LONGEST, find_delimiter
+from whatelse.sources.textfile import inspect, open_text
 
 IDS = ("visit", "id", "visit_id")
 LABELS = ("label", "value")
 WEIGHT = "weight"
+SHEET = ("chance", WEIGHT, "condition", *LABELS)  # columns that are not conditions
+Others = Literal["refuse", "skip"]
 MEANING = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0, "": -1, "none": -1, "nan": -1}
 
 
-def read_labels(path: Path, cohort: Cohort) -> NDArray[np.int8]:
-    """(N, m): 1 and 0 where the file says so of a visit of the cohort, -1 elsewhere. Other visits are passed over."""
-    rows = _rows(path)
+def read_labels(path: Path, cohort: Cohort, *, others: Others = "refuse") -> NDArray[np.int8]:
+    """(N, m): 1 and 0 where the file says so of a visit of the cohort, -1 elsewhere.
+
+    others  what to do with ids that are no visit of the cohort: refuse the file, or pass them over ("skip") where it is
+            known to hold labels of other visits too
+
+    A column or name that is a condition but for its spelling is an error with a suggestion.
+    """
+    rows = _rows(path, cohort.conditions)
     try:
         first = next(rows)
     except StopIteration:
@@ -44,36 +56,84 @@ def read_labels(path: Path, cohort: Cohort) -> NDArray[np.int8]:
     label_column = next((name for name in LABELS if name in first), "")
     long = "condition" in first and bool(label_column)
     index = {c: i for i, c in enumerate(cohort.conditions)}
-    if not long and not index.keys() & first.keys():
-        raise InputError(
-            "needs a column for each condition, or columns 'condition' and 'label'; "
-            f"it has {_names(first)}, and the cohort's conditions are {', '.join(index)}",
-            file=path,
-        )
+    if not long:
+        _check_columns(first, index, path)
     visits = {str(visit): row for row, visit in enumerate(cohort.ids)}
     known = np.full((len(cohort), len(index)), -1, np.int8)
+    unmatched: dict[str, int] = {}  # id -> its first row
     for number, row in enumerate((first, *rows), start=1):
         visit = visits.get(_text(row[id_column]))
-        pairs = [(row["condition"], label_column)] if long else [(c, c) for c in index if c in row]
+        pairs = [(_text(row["condition"]), label_column)] if long else [(c, c) for c in index if c in row]
+        labelled = False
         for condition, column in pairs:
             if condition not in index:
-                raise InputError("names a condition that the cohort does not have", file=path, row=number)
+                raise InputError(
+                    f"names a condition that the cohort does not have{_suggest(condition, index)}",
+                    file=path, row=number, column="condition",
+                )  # fmt: skip
             meant = MEANING.get(_text(row[column]).lower())
             if meant is None:
                 raise InputError("must be 1 or 0, or empty where nobody knows", file=path, row=number, column=column)
+            labelled = labelled or meant >= 0
             if visit is None or meant < 0:
                 continue
             if known[visit, index[condition]] >= 0:
                 raise InputError("labels a visit a second time: keep one label of each", file=path, row=number)
             known[visit, index[condition]] = meant
+        if visit is None and labelled:
+            unmatched.setdefault(_text(row[id_column]), number)
+    if unmatched and (others == "refuse" or not (known >= 0).any()):
+        _refuse_unmatched(unmatched, visits, path, id_column)
     return known
+
+
+def _check_columns(row: dict[str, Any], index: dict[str, int], path: Path) -> None:
+    """A wide file has a column for at least one condition, and none that is nearly one."""
+    for column in row:
+        if column not in (*IDS, *SHEET) and (known := meant_name(column, index)) is not None:
+            raise InputError(f"is not a condition; did you mean {known!r}?", file=path, column=column)
+    if not index.keys() & row.keys():
+        raise InputError(
+            "needs a column for each condition, or columns 'condition' and 'label'; "
+            f"it has {_names(row)}, and the cohort's conditions are {', '.join(index)}",
+            file=path,
+        )
+
+
+def _suggest(condition: str, index: dict[str, int]) -> str:
+    near = meant_name(condition, index)
+    return f"; did you mean {near!r}?" if near else f"; its conditions are {', '.join(index)}"
+
+
+def _refuse_unmatched(unmatched: dict[str, int], visits: dict[str, int], path: Path, column: str) -> None:
+    """Say how many ids are no visit of the cohort, and what spreadsheets may have done to them."""
+    plain = {_plain_id(visit): visit for visit in visits}
+    alike = sum(_plain_id(visit) in plain for visit in unmatched)
+    if alike:
+        hint = (
+            f"{alike:,} of them differ from a visit's id by leading zeros, '.0', case or blanks only, as spreadsheets "
+            "change them: keep that column as text"
+        )
+    else:
+        hint = (
+            "correct them; or, if the file is right and also has labels of other visits, pass those over with "
+            "--skip-other-labels (in Python: others='skip')"
+        )
+    raise InputError(
+        f"{len(unmatched):,} ids are no visit of the cohort; {hint}",
+        file=path, row=min(unmatched.values()), column=column,
+    )  # fmt: skip
+
+
+def _plain_id(visit: str) -> str:
+    return visit.strip().casefold().removesuffix(".0").replace(" ", "").lstrip("0")
 
 
 def read_weights(path: Path, cohort: Cohort) -> NDArray[np.float64] | None:
     """(N,) how many visits each visit of the file stands for, NaN for visits not in it; None: no such column."""
     visits = {str(visit): row for row, visit in enumerate(cohort.ids)}
     weights = np.full(len(cohort), np.nan)
-    for number, row in enumerate(_rows(path), start=1):
+    for number, row in enumerate(_rows(path, cohort.conditions), start=1):
         if WEIGHT not in row:
             return None
         visit = visits.get(_text(next((row[name] for name in IDS if name in row), None)))
@@ -94,12 +154,12 @@ def read_weights(path: Path, cohort: Cohort) -> NDArray[np.float64] | None:
     return weights
 
 
-def rates_from_labels(path: Path, cohort: Cohort) -> tuple[NoiseRates, int]:
+def rates_from_labels(path: Path, cohort: Cohort, *, others: Others = "refuse") -> tuple[NoiseRates, int]:
     """Noise rates from the labels of a file and the anchors of all visits; and how many visits had labels.
 
     Each condition is estimated from the visits labelled for it, so a visit need not be labelled for all.
     """
-    known, weights = read_labels(path, cohort), read_weights(path, cohort)
+    known, weights = read_labels(path, cohort, others=others), read_weights(path, cohort)
     if not (some := (known >= 0).any(0)).all():
         condition = cohort.conditions[int(np.argmin(some))]
         raise InputError(f"no visit of the cohort is labelled for {condition!r}; label some", file=path)
@@ -111,7 +171,24 @@ def rates_from_labels(path: Path, cohort: Cohort) -> tuple[NoiseRates, int]:
     return rates, len(rows)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def labels_in(path: Path, conditions: Iterable[str]) -> int | None:
+    """How many labels a file holds; None if it is no file of labels of these conditions."""
+    names = set(conditions)
+    count = None
+    try:
+        for row in _rows(path, names):
+            long = "condition" in row and any(name in row for name in LABELS)
+            if not any(name in row for name in IDS) or not (long or names & row.keys()):
+                return None
+            cells = [row[name] for name in LABELS if name in row] if long else [row[c] for c in names & row.keys()]
+            count = (count or 0) + sum(_text(cell) != "" for cell in cells)
+    except InputError:
+        return None
+    return count
+
+
+def _rows(path: Path, conditions: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a table, as spreadsheets save it: any of four separators, UTF-8 or the western code page."""
     if path.suffix.lower() in (".parquet", ".pq"):
         try:
             with pq.ParquetFile(path) as file:
@@ -120,14 +197,22 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         except pa.ArrowInvalid:
             raise InputError("is not a Parquet file, or is damaged", file=path) from None
         return
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            for number, row in enumerate(csv.DictReader(stream), start=1):
+    if not path.is_file():
+        raise InputError("no such file of labels", file=path)
+    if not path.stat().st_size:
+        return
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    with open_text(path, inspect(path), newline="") as stream:
+        head = next((line for line in stream if line.strip()), "")
+        delimiter = find_delimiter(head, path, [*IDS, *LABELS, "condition", *map(normal, conditions)])
+        stream.seek(0)
+        try:
+            for number, row in enumerate(csv.DictReader(stream, delimiter=delimiter, strict=True), start=1):
                 if None in row or None in row.values():
                     raise InputError("has more or fewer cells than there are columns", file=path, row=number)
                 yield row
-    except (UnicodeDecodeError, csv.Error):
-        raise InputError("is not a CSV file in UTF-8", file=path) from None
+        except csv.Error:
+            raise InputError("is not a valid CSV file: quotes do not match", file=path) from None
 
 
 def _text(value: Any) -> str:
