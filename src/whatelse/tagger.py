@@ -28,7 +28,7 @@ from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.posterior import TOLERANCE, posterior
 from whatelse.reading import Reading
-from whatelse.suggestions import Because, Question, Suggestions
+from whatelse.suggestions import UNCALIBRATED, Because, Question, Suggestions
 from whatelse.visits import Known, Visit
 
 Ints = NDArray[np.int64]
@@ -265,6 +265,11 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
     def assumed_(self) -> bool:
         """Whether the noise rates were assumed for want of labels: then probabilities are not calibrated."""
         return self.notes_.get("noise_rates") == ASSUMED
+
+    @property
+    def caveat_(self) -> str:
+        """What must be said with every answer, or nothing."""
+        return UNCALIBRATED if self.assumed_ else ""
 
     def _fitted(self) -> None:
         if not hasattr(self, "model_"):

@@ -66,8 +66,8 @@ def learn_anchored(
     rows = np.flatnonzero(cohort.known.any(1))
     weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
     taught = fit_labels(
-        learned.model, cohort.anchor_columns, cohort.X[rows], (cohort.Y if belief is None else belief)[rows], cohort.known[rows],
-        weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
+        learned.model, cohort.anchor_columns, cohort.X[rows], (cohort.Y if belief is None else belief)[rows],
+        cohort.known[rows], weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
     )  # fmt: skip
     told = {
         "labelled_visits": len(rows),

@@ -7,7 +7,7 @@ alone if there are enough; with neither it is refused by name.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
@@ -25,7 +25,7 @@ def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool =
     weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
     strict   refuse conditions that have neither an anchor that fires nor enough labels
     """
-    silent = ~cohort.A.any(0)
+    silent: Bools = np.asarray(~cohort.A.any(0))
     if strict:
         _refuse(cohort, silent)
     if cohort.Y is None or not cohort.known.any():
@@ -34,9 +34,11 @@ def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool =
         return NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions), LABELS
     rows = np.flatnonzero(cohort.known.any(1))
     Y, known, w = cohort.Y[rows], cohort.known[rows], _weights(weights, cohort, rows)
-    heard = ~silent
+    heard: Bools = np.asarray(~silent)
     names = tuple(c for c, h in zip(cohort.conditions, heard, strict=True) if h)
-    found = NoiseRates.from_sample(cohort.A[:, heard], Y[:, heard], rows, names, weights=w[:, heard], known=known[:, heard])
+    found = NoiseRates.from_sample(
+        cohort.A[:, heard], Y[:, heard], rows, names, weights=w[:, heard], known=known[:, heard]
+    )
     if heard.all():
         return found, LABELS
     # an anchor that never fires says nothing, and how often the condition is there only its labels say
@@ -49,7 +51,7 @@ def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool =
     return NoiseRates(prior, sensitivity, false_positive, cohort.conditions), LABELS
 
 
-def _weights(weights: ArrayLike | None, cohort: Cohort, rows: np.ndarray) -> Floats:
+def _weights(weights: ArrayLike | None, cohort: Cohort, rows: NDArray[np.intp]) -> Floats:
     """(k, m), above zero everywhere: one where nothing is known, which is not looked at."""
     known = cohort.known[rows]
     if weights is None:
@@ -67,7 +69,7 @@ def _refuse(cohort: Cohort, silent: Bools) -> None:
     if few.any():
         names = [c for c, bad in zip(cohort.conditions, few, strict=True) if bad]
         raise CohortError(
-            f"nothing can be learned about {', '.join(names)}: no anchor fires in {len(cohort):,} visits, and fewer than "
-            f"{ENOUGH} labelled visits have it, or have it not; add an anchor to the conditions file and build again, "
-            "label more visits, or leave the condition out"
+            f"nothing can be learned about {', '.join(names)}: no anchor fires in {len(cohort):,} visits, and fewer "
+            f"than {ENOUGH} labelled visits have it, or have it not; add an anchor to the conditions file and build "
+            "again, label more visits, or leave the condition out"
         )

@@ -20,19 +20,21 @@ chances, and stay there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
 from whatelse.teaching.label_set import LabelSet
-from whatelse.teaching.labels import table_rows
 
 Floats = NDArray[np.float64]
 ERROR, PRIOR_DECISIONS = 0.05, 200.0
@@ -119,7 +121,7 @@ def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decis
 
 
 def judge(yes: Floats, no: Floats, bin_of: NDArray[np.int64], error: float | None) -> tuple[float, float, Floats]:
-    """EM over tags that `yes` people confirmed and `no` rejected, each in a bin of what was shown: a, b, chances (K,)."""
+    """EM over K tags that `yes` people confirmed and `no` rejected, each in a bin of what was shown: a, b, chances."""
     a = b = ERROR if error is None else error
     count = int(bin_of.max()) + 1
     size = np.bincount(bin_of, minlength=count)
@@ -205,7 +207,7 @@ def _opinion(line: Any) -> Opinion:
 def read_opinions(path: Path) -> Iterable[Opinion]:
     """From a file that `whatelse decisions export` wrote, CSV or Parquet; one that has several rows of a tag, by
     several people, keeps them all. Without the column `before` a rank is taken for the position."""
-    for number, row in enumerate(table_rows(path), start=1):
+    for number, row in enumerate(_rows(path), start=1):
         try:
             rank, before, probability = row.get("rank"), row.get("before"), row.get("probability")
             yield Opinion(
@@ -223,6 +225,19 @@ def read_opinions(path: Path) -> Iterable[Opinion]:
                 "'whatelse decisions export' writes them",
                 file=path, row=number,
             ) from None  # fmt: skip
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        if path.suffix.lower() == ".parquet":
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches():
+                    yield from batch.to_pylist()
+            return
+        with path.open(newline="", encoding="utf-8") as stream:
+            yield from csv.DictReader(stream)
+    except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error):
+        raise InputError("is not an export of decisions: CSV in UTF-8, or Parquet", file=path) from None
 
 
 def _first(values: Iterable[Any]) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
-from whatelse.teaching.labels import read_labels, read_weights
+from whatelse.teaching.labels import Others, read_labels, read_weights
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -43,7 +43,7 @@ class LabelSet:
         return cls(Y, cohort.known.copy(), cohort.known.astype(float))
 
     @classmethod
-    def read(cls, paths: Sequence[Path], cohort: Cohort) -> LabelSet:
+    def read(cls, paths: Sequence[Path], cohort: Cohort, *, others: Others = "refuse") -> LabelSet:
         """Several files, each wide or long, weighted or not. InputError names what two of them say differently.
 
         A label that two files agree on counts once, with the first file's weight.
@@ -52,7 +52,7 @@ class LabelSet:
         value = np.full(found.known.shape, -1, np.int8)
         source = np.zeros(found.known.shape, np.int16)
         for number, path in enumerate(paths):
-            labels, weights = read_labels(path, cohort), read_weights(path, cohort)
+            labels, weights = read_labels(path, cohort, others=others), read_weights(path, cohort)
             told = labels >= 0
             if len(differ := np.argwhere(told & (value >= 0) & (labels != value))):
                 raise InputError(_conflict(cohort, differ, [paths[source[v, i]] for v, i in differ]), file=path)
@@ -62,7 +62,7 @@ class LabelSet:
             found.weight[fresh] = np.broadcast_to(weight[:, None], told.shape)[fresh]
         if paths and not (value >= 0).any():
             raise InputError(
-                f"no visit of the cohort has a label in {', '.join(map(str, paths))}: are their ids those of the cohort?"
+                f"no visit of the cohort has a label in {', '.join(map(str, paths))}: are the ids those of the cohort?"
             )
         return cls((value == 1).astype(float), value >= 0, found.weight)
 
@@ -87,7 +87,9 @@ class LabelSet:
 
     def on(self, cohort: Cohort) -> Cohort:
         """The cohort with these labels instead of its own: what is likelier true than not, where anybody said it."""
-        return Cohort(cohort.X, cohort.vocabulary, cohort.ids, (self.belief > 0.5) & self.known, self.known, cohort.about)
+        return Cohort(
+            cohort.X, cohort.vocabulary, cohort.ids, (self.belief > 0.5) & self.known, self.known, cohort.about
+        )
 
 
 def _conflict(cohort: Cohort, differ: NDArray[np.intp], others: list[Path]) -> str:
