@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import demo, learn, records, serve
+from whatelse.cli import demo, learn, records, serve, teach
 from whatelse.errors import WhatelseError
 
 
@@ -57,4 +57,4 @@ def main(
 records.register(app)
 learn.register(app)
 demo.register(app)
-serve.register(app)
+teach.register(app, serve.register(app))

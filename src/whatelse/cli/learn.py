@@ -243,7 +243,12 @@ def _rates(cohort: Cohort, rates: Path) -> NoiseRates:
 
 
 def read_lesson(
-    cohort: Cohort, labels: list[Path], decisions: str | None, error: float | None, skip_others: bool
+    cohort: Cohort,
+    labels: list[Path],
+    decisions: str | None,
+    error: float | None,
+    skip_others: bool,
+    quiet: bool = False,
 ) -> LabelSet:
     """What people said of the cohort's visits, and a line about each source. Label files count before decisions."""
     from whatelse.teaching.label_set import LabelSet
@@ -251,14 +256,15 @@ def read_lesson(
     lesson = LabelSet.nothing(cohort)
     if labels:
         lesson = LabelSet.read(labels, cohort, others="skip" if skip_others else "refuse")
-        typer.echo(f"{lesson.visits:,} labelled visits of {len(cohort):,}")
+        typer.echo(f"{lesson.visits:,} labelled visits of {len(cohort):,}", err=quiet)
     if decisions:
         found = open_decisions(decisions, error)
         decided = found.labels(cohort)
         a, b = found.false_confirm, found.false_reject
         typer.echo(
             f"{int(decided.known.sum()):,} tags of {decided.visits:,} visits were decided on; decisions err in "
-            f"{a:.1%} (confirmed) and {b:.1%} (rejected){' as given' if error is not None else ''}"
+            f"{a:.1%} (confirmed) and {b:.1%} (rejected){' as given' if error is not None else ''}",
+            err=quiet,
         )
         only, visits = found.confirmed_only
         if only > visits / 2:

@@ -25,8 +25,8 @@ class Role(StrEnum):
     admin = "admin"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def register(app: typer.Typer) -> typer.Typer:
+    """Add the commands of this module; returns the group `decisions`, to which others add."""
     app.command()(serve)
     token = typer.Typer(no_args_is_help=True, help="Tokens that let people and programs in.")
     token.command("create")(create)
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     decisions.command("export")(export)
     app.add_typer(decisions, name="decisions")
     keeping.register(app, decisions)
+    return decisions
 
 
 def serve(

@@ -133,7 +133,7 @@ class Vocabulary:
         for note in TEXT_FIELDS:
             if text := getattr(visit, note):
                 tokens = self._finder.tokens(text)
-                rest = self._finder.rest(tokens, self._finder.phrases(note, tokens, text))
+                rest = self._finder.rest(tokens, self._finder.phrases(note, text, tokens))
                 words += len(tokens)
                 unknown += sum(token.word not in self.index for token in join_bigrams(rest, self.bigrams))
         return unknown, words

@@ -6,8 +6,8 @@ or more) the difference of two shares is normal. Words that the model does not k
 no rate to be compared with: a week's mean is compared with that of the weeks before it. Decisions: the probabilities
 that were shown with the tags decided on in a week add up to as many confirmations as there should be.
 
-**False alarms.** A week is looked at `tests` times; each look may be wrong with chance `FALSE_ALARMS` / tests, so a week
-in which nothing has changed brings any sentence with a chance of at most `FALSE_ALARMS` (Bonferroni). Departments
+**False alarms.** A week is looked at `tests` times; each look may be wrong with chance `FALSE_ALARMS` / tests, so a
+week in which nothing has changed brings any sentence with a chance of at most `FALSE_ALARMS` (Bonferroni). Departments
 change from week to week by themselves: what left its band by less than a factor of `WORTH` is not said.
 """
 
@@ -109,7 +109,7 @@ def band(learned: Floats, N: int, n: int, chance: float) -> tuple[Floats, Floats
 
 
 def _rare(learned: Floats, N: int, n: int, tail: float, *, upper: bool) -> Floats:
-    """By bisection over c in 0 … n: how far c may go before Binomial(c + learned, n/(n+N)) gives it less than `tail`."""
+    """By bisection over c in 0 … n: how far c may go until Binomial(c + learned, n/(n+N)) gives it less than `tail`."""
     share = n / (n + N)
     if upper:  # the largest c with P(C >= c) >= tail
         low, high = np.zeros(learned.size), np.full(learned.size, float(n))

@@ -105,7 +105,7 @@ def refit(
 
 
 def roll_back(model: Path) -> tuple[str, str]:
-    """Put the previous model back; the one that served is kept as MODEL.rolled-back. Returns its digest, then the other."""
+    """Put the previous model back; the one that served is kept as MODEL.rolled-back. Returns the digests, old first."""
     previous = beside(model, "previous")
     with locked(model):
         if not previous.is_file():
