@@ -186,10 +186,11 @@ def watch(
         for alarm in found:
             typer.echo(alarm.sentence)
         judged = sum(week.visits >= drift.FEW for week in weeks)
+        left = "nothing left its band" if not found else f"{len(found):,} left their bands"
         typer.echo(
             f"{judged:,} of {len(weeks):,} weeks judged ({drift.FEW} visits or more), {len(vocabulary.names):,} "
-            f"findings each: {len(found) or 'nothing'} left {'their bands' if len(found) > 1 else 'its band'}; a week in which "
-            f"nothing has changed brings a false sentence with a chance of at most {drift.FALSE_ALARMS:.0%}"
+            f"findings each: {left}; a week in which nothing "
+            f"has changed brings a false sentence with a chance of at most {drift.FALSE_ALARMS:.0%}"
         )
     if found:
         raise typer.Exit(1)
