@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 
 from whatelse.anchors import AnchorSet
 from whatelse.cohort import build_cohort
-from whatelse.server import Service, Settings, create_app
-from whatelse.server.limits import impatient
-from whatelse.server.run import listen
+from whatelse.server import Service, Settings
+from whatelse.server.run import listen, server_of
 from whatelse.simulate import simulate
 from whatelse.store import Store
 from whatelse.tagger import Tagger
@@ -79,15 +77,7 @@ def service(folder: Path, **settings: Any) -> Iterator[Service]:
 def live(opened: Service) -> Iterator[str]:
     """A real server in a thread; its URL."""
     listening = listen(opened.settings.model_copy(update={"port": 0}))
-    config = uvicorn.Config(
-        create_app(opened),
-        http=impatient(opened.settings.client_seconds),
-        ws="none",
-        log_config=None,
-        server_header=False,
-        timeout_keep_alive=opened.settings.keep_alive_seconds,
-    )
-    server = uvicorn.Server(config)
+    server = server_of(opened)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

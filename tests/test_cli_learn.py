@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +13,7 @@ from small_department import cohort, visits
 from whatelse.anchors import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
+from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TOLERANT
 from whatelse.sources.write import write_visits
 from whatelse.tagger import Tagger
 
@@ -114,7 +116,7 @@ def test_tag_one_visit_or_refuse(folder: Path) -> None:
 
 def test_reproduce(folder: Path, tmp_path: Path) -> None:
     where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report")
-    quick = ("--draws", 1, "--without", "nvil", "--without", "Noise tolerant classifiers")
+    quick = ("--draws", 1, "--without", "nvil", "--without", TOLERANT, "--without", ELKAN_NOTO)
     out = run("reproduce", *where, *quick)
     assert "Noisy-or oracle MLE" in out and "not in the table: Noisy-or final" in out and "index.html" in out
     results = json.loads((tmp_path / "report" / "results.json").read_text("utf-8"))
@@ -125,6 +127,42 @@ def test_reproduce(folder: Path, tmp_path: Path) -> None:
         "Noisy-or oracle MLE",
     }
     assert (tmp_path / "report" / "index.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_stopped_it_says_what_was_kept_and_goes_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from whatelse.learning import learners
+
+    where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report", "--draws", 1)
+    rows = [word for row in ("nvil", TOLERANT, ELKAN_NOTO, OURS) for word in ("--without", row)]
+
+    def stop(cohort: object, rates: object, seed: int, progress: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setitem(learners.LEARNERS, "oracle", stop)
+        said = run("reproduce", *where, *rows, code=130)
+        assert said.splitlines()[-1].startswith("whatelse: stopped; the rows that were done are kept in")
+        assert run("fit", folder / "train", "--learner", "oracle", "--out", tmp_path / "m", code=130).splitlines() == [
+            "whatelse: stopped before the end; run the same command again"
+        ]
+    assert {file.name for file in (tmp_path / "report" / "rows").iterdir()} == {
+        "Naive-labels.json",
+        "Noisy-or-init.json",
+    }
+    assert "Noisy-or oracle MLE" in run("reproduce", *where, *rows)
+
+
+def test_export(folder: Path, tmp_path: Path) -> None:
+    from test_export import read_xdsl
+
+    assert "wrote 23 conditions x" in run("export", folder / "model", tmp_path / "model.xdsl")
+    exported, _ = read_xdsl(tmp_path / "model.xdsl")
+    assert np.array_equal(exported.fail, Tagger.load(folder / "model").model_.noisyor.fail)
+    run("export", folder / "model", tmp_path / "model.jgum")
+    assert json.loads((tmp_path / "model.jgum").read_text("utf-8"))["type"] == "BN"
+    assert "models are written as .xdsl" in run("export", folder / "model", tmp_path / "model.json", code=2)
 
 
 def test_demo_runs_and_runs_again(tmp_path: Path) -> None:

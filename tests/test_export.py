@@ -45,8 +45,8 @@ def read_xdsl(path: Path) -> tuple[NoisyOr, dict[str, str]]:
     root = ET.parse(path).getroot()
     nodes = {node.get("id"): node for node in root.find("nodes")}
     assert all([state.get("id") for state in node.findall("state")] == ["present", "absent"] for node in nodes.values())
-    conditions = [name for name in nodes if name.startswith("condition_")]
-    findings = [name for name in nodes if name.startswith("finding_")]
+    conditions = [name for name in nodes if name.startswith("condition")]
+    findings = [name for name in nodes if name.startswith("finding")]
     prior = [float(nodes[name].find("probabilities").text.split()[0]) for name in conditions]
     fail, leak = np.ones((len(conditions), len(findings))), np.zeros(len(findings))
     for j, name in enumerate(findings):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+import small_department
 from whatelse.anchors.noise import RATES, NoiseRates
 from whatelse.anchors.pooling import effective_counts
-from whatelse.errors import ModelError
+from whatelse.errors import CohortError, ModelError
+from whatelse.tagger import Tagger
 
 PRIOR, SENS, FALSE = np.array([0.1, 0.02]), np.array([0.6, 0.3]), np.array([0.01, 0.0])
 
@@ -206,3 +208,40 @@ def test_samples_that_do_not_fit_are_refused() -> None:
         NoiseRates.from_sample(A, np.zeros((2, 1)), [0, 1], known=np.ones((3, 1)))
     with pytest.raises(ModelError, match="shape"):
         NoiseRates.from_labels(A, np.zeros((3, 1)))
+
+
+def test_the_documented_calls_work_as_written_and_name_their_conditions() -> None:
+    """docs/anchors.md: from a cohort, from arrays, from numbers; and a learner takes all of them."""
+    cohort = small_department.cohort()
+    A, Y, rows = cohort.A, cohort.Y, np.arange(200)
+    assert Y is not None
+    named = [
+        NoiseRates.from_labels(cohort),
+        NoiseRates.from_sample(cohort, Y[rows], rows),
+        NoiseRates.from_given(cohort.conditions, prior=Y.mean(0), sensitivity=[0.5] * 23, false_positive=[0.001] * 23),
+    ]
+    assert all(rates.conditions == cohort.conditions for rates in named)
+    for rates, bare in zip(
+        named, [NoiseRates.from_labels(A, Y), NoiseRates.from_sample(A, Y[rows], rows)], strict=False
+    ):
+        np.testing.assert_array_equal(rates.prior, bare.prior)
+        learned = Tagger("naive").fit(cohort, rates=bare)
+        assert bare.conditions == tuple(map(str, range(23))) and learned.conditions_ == cohort.conditions
+    other = NoiseRates(*(np.full(23, r) for r in (0.1, 0.5, 0.01)), tuple(f"x{i}" for i in range(23)))
+    with pytest.raises(CohortError, match="other conditions"):
+        Tagger("naive").fit(cohort, rates=other)
+
+
+def test_each_condition_is_counted_where_it_is_known(rng: np.random.Generator) -> None:
+    A, Y, known = (rng.random((400, 3)) < share for share in (0.3, 0.4, 0.6))
+    some = NoiseRates.from_labels(A, Y, known=known)
+    for i in range(3):
+        alone = NoiseRates.from_labels(A[known[:, i], i : i + 1], Y[known[:, i], i : i + 1])
+        assert some.sensitivity[i] == alone.sensitivity[0] and some.prior[i] == alone.prior[0]
+    known[:, 1] = False
+    with pytest.raises(ModelError, match="no visit is labelled for 'b'"):
+        NoiseRates.from_labels(A, Y, ("a", "b", "c"), known=known)
+    with pytest.raises(ModelError, match="known has shape"):
+        NoiseRates.from_labels(A, Y, known=known[:5])
+    with pytest.raises(ModelError, match="there are no labels"):
+        NoiseRates.from_labels(A)

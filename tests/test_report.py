@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from whatelse.evaluation.report import figures, render, tables, write_report
+from whatelse.evaluation.report import figures, render, write_report
+from whatelse.evaluation.rows import FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TOLERANT
 
-NAMES = ("Noise tolerant classifiers", "Naive labels", "Noisy-or init", "Noisy-or final", "Random init", "whatelse", "Noisy-or oracle MLE")  # noqa: E501  # fmt: skip
+NAMES = (TOLERANT, NAIVE, INIT, FINAL, RANDOM, OURS, ORACLE)
 NASTY = "<script>alert(1)</script>"
 
 
@@ -35,7 +36,7 @@ def _course(l2: float, start: str = "moments", supervised: float = 1.0, selected
         "bound": [-90.0, -60.0, -55.0, -54.0],
         "checked": [0, 3, 4],
         "heldout_anchor": [0.5, 0.6, 0.55],
-        "heldout_tag": [0.6, 0.65, 0.64],
+        "watched": {"likelihood": [-50.0, -48.0, -47.5], "tag": [0.6, 0.65, 0.64]},
         "best_epoch": 3,
         "start": start,
         "selected": selected,
@@ -52,6 +53,7 @@ def results() -> dict[str, Any]:
             "train": {"visits": 900, "used": 800, "findings": 50, "files": ["train.parquet"]},
             "test": {"visits": 400, "used": 100, "findings": 50, "files": [NASTY]},
             "select": 90,
+            "papers_negation": False,
         },
         "plan": {
             "protocol": "paper",
@@ -157,10 +159,20 @@ def test_rows_that_are_missing_are_said(results: dict[str, Any]) -> None:
 
 
 def test_the_results_table(results: dict[str, Any]) -> None:
-    table = tables.results(results["rows"])
+    table = render(results)
+    table = table[table.index('<section id="results">') : table.index("<figure")]
     assert table.index("Naive labels") < table.index("whatelse") < table.index("oracle MLE")
     assert table.count("<strong>") == 3 and "<strong>0.650</strong>" in table  # the oracle's 0.68 is not without labels
     assert "0.620–0.680" in table and table.count('class="ref"') == 21
+
+
+def test_the_page_says_by_which_rules_negation_was_found(results: dict[str, Any]) -> None:
+    """The paper's protocol on cohorts built with other rules is said loudly."""
+    assert "whatelse build --rules paper" in render(results)
+    results["plan"]["protocol"] = "all-visits"
+    assert "whatelse build --rules paper" not in render(results) and "not by the paper's own rules" in render(results)
+    results["data"]["papers_negation"] = True
+    assert "by the paper's own rules" in render(results) and "not by the paper's" not in render(results)
 
 
 def test_written_beside_its_numbers(results: dict[str, Any], tmp_path: Path) -> None:
@@ -172,4 +184,4 @@ def test_written_beside_its_numbers(results: dict[str, Any], tmp_path: Path) -> 
 
 def test_a_course_that_never_beat_its_start(results: dict[str, Any]) -> None:
     flat = _course(0.0, selected=True) | {"best_epoch": 0}
-    assert "<svg" in figures.course([flat]) and "<svg" in figures.course([_course(0.0) | {"heldout_tag": [0.6, None, 0.6]}])  # noqa: E501  # fmt: skip
+    assert "<svg" in figures.course([flat]) and "<svg" in figures.course([_course(0.0) | {"watched": {"likelihood": [None] * 3, "tag": [0.6, None, 0.6]}}])  # noqa: E501  # fmt: skip

@@ -14,23 +14,13 @@ from small_department import cohort, visits
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
+from whatelse.evaluation.bench import random_start
 from whatelse.evaluation.measures import compare, measure, share_closed, top_terms
-from whatelse.evaluation.reproduce import (
-    FINAL,
-    INIT,
-    NAIVE,
-    ORACLE,
-    OURS,
-    RANDOM,
-    ROWS,
-    TOLERANT,
-    Plan,
-    random_start,
-    reproduce,
-)
+from whatelse.evaluation.reproduce import Plan, reproduce
+from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, ROWS, TOLERANT
 from whatelse.evaluation.showcase import find_examples
 from whatelse.learning import learners as learning
-from whatelse.learning.nvil_course import AnchorCheck, NvilSettings, hold_out, run_course
+from whatelse.learning.nvil_course import HeldoutAnchors, NvilSettings, hold_out, run_course
 from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
@@ -45,7 +35,7 @@ def results() -> dict[str, Any]:
 
 
 def test_rows_and_what_was_left_out(results: dict[str, Any]) -> None:
-    assert {row["model"] for row in results["rows"]} == {TOLERANT, NAIVE, INIT, ORACLE, OURS}
+    assert {row["model"] for row in results["rows"]} == {TOLERANT, ELKAN_NOTO, NAIVE, INIT, ORACLE, OURS}
     assert [(e["model"], e["why"]) for e in results["left_out"]] == [(FINAL, "left out on request"), (RANDOM, "left out on request")]  # noqa: E501  # fmt: skip
     for row in results["rows"]:
         assert set(row) >= {"accuracy", "top5", "mrr", "accuracy_interval", "top5_interval", "mrr_interval", "seconds"}
@@ -93,7 +83,7 @@ def test_terms_rates_and_calibration(results: dict[str, Any]) -> None:
 
 
 def test_the_papers_protocol_learns_from_multi_condition_visits() -> None:
-    plan = replace(QUICK, protocol="paper", without=("nvil", TOLERANT, OURS))
+    plan = replace(QUICK, protocol="paper", without=("nvil", TOLERANT, ELKAN_NOTO, OURS))
     found = reproduce(cohort(), cohort("test"), plan)
     used = len(cohort().multi())
     assert found["data"]["train"]["used"] == used - used // 10 and found["data"]["select"] == used // 10
@@ -101,7 +91,7 @@ def test_the_papers_protocol_learns_from_multi_condition_visits() -> None:
 
 
 def test_few_labels_give_other_rates() -> None:
-    plan = replace(QUICK, few_labels=300, without=("nvil", TOLERANT, OURS, INIT))
+    plan = replace(QUICK, few_labels=300, without=("nvil", TOLERANT, ELKAN_NOTO, OURS, INIT))
     found = reproduce(cohort(), cohort("test"), plan)
     width = [np.diff(entry["intervals"]["sensitivity"])[0] for entry in found["rates"].values()]
     assert np.mean(width) > 0.2 and found["plan"]["few_labels"] == 300
@@ -122,11 +112,11 @@ def test_cohorts_that_cannot_be_used() -> None:
 
 def test_nvil_rows_and_courses(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    plan = Plan(protocol="paper", draws=1, nvil=TINY, l2=(0.0, 0.1), every=1, checkpoint=tmp_path / "courses",
-                without=(TOLERANT, OURS))  # fmt: skip
+    plan = Plan(protocol="paper", draws=1, nvil=TINY, l2=(0.0, 0.1), every=1, keep=tmp_path,
+                without=(TOLERANT, ELKAN_NOTO, OURS))  # fmt: skip
     found = reproduce(cohort(), cohort("test"), plan)
     assert {row["model"] for row in found["rows"]} == {NAIVE, INIT, FINAL, RANDOM, ORACLE}
-    assert set(ROWS) >= {row["model"] for row in found["rows"]}
+    assert {row.name for row in ROWS} >= {row["model"] for row in found["rows"]}
     kinds = [(c["start"], c["l2"], c["supervised"]) for c in found["courses"]]
     best = next(c for c in found["courses"] if c["selected"])
     assert kinds == [("moments", 0, 10), ("moments", 0.1, 10), ("moments", best["l2"], 0), ("random", best["l2"], 10)]
@@ -134,9 +124,54 @@ def test_nvil_rows_and_courses(tmp_path: Path) -> None:
         assert len(course["bound"]) == 3 and course["checked"] == ([0, 2, 3] if course["burn_in"] else [0, 1, 2, 3])
         k = course["checked"].index(course["best_epoch"])
         assert course["heldout_anchor"][k] == max(course["heldout_anchor"])
+        assert {name: len(values) for name, values in course["watched"].items()} == dict.fromkeys(
+            ("likelihood", "tag"), len(course["checked"])
+        )
+    for file in (tmp_path / "rows").iterdir():
+        file.unlink()
     again = reproduce(cohort(), cohort("test"), plan)  # from the finished courses
     assert again["courses"] == found["courses"]
     assert [(r["model"], r["mrr"]) for r in again["rows"]] == [(r["model"], r["mrr"]) for r in found["rows"]]
+
+
+def test_a_stopped_run_goes_on_with_the_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was done is not done again and comes out the same; other visits, plans or programs use none of it."""
+    plan = replace(QUICK, keep=tmp_path, without=("nvil", TOLERANT, OURS))
+    whole = reproduce(cohort(), cohort("test"), replace(plan, keep=None))
+    asked: list[str] = []
+    learn = learning.learn
+
+    def stop_at_the_oracle(cohort: Any, rates: Any, learner: str, **more: Any) -> Any:
+        asked.append(learner)
+        if asked == ["naive", "moments", "oracle"] and not (tmp_path / "stopped").exists():
+            (tmp_path / "stopped").touch()
+            raise KeyboardInterrupt
+        return learn(cohort, rates, learner, **more)
+
+    monkeypatch.setattr(learning, "learn", stop_at_the_oracle)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(cohort(), cohort("test"), plan)
+    resumed = reproduce(cohort(), cohort("test"), plan)
+    assert asked == ["naive", "moments", "oracle", "oracle"]
+
+    def timeless(found: dict[str, Any]) -> dict[str, Any]:
+        rows = [row | {"seconds": 0.0} for row in found["rows"]]
+        return json.loads(json.dumps(found | {"rows": rows, "seconds": 0.0}))
+
+    assert timeless(resumed) == timeless(whole)
+    asked.clear()
+    reproduce(cohort(), cohort("test"), replace(plan, nvil=TINY))  # no row of these depends on it
+    assert asked == []
+    reproduce(cohort(), cohort("test"), replace(plan, seed=1))
+    assert asked == ["naive", "moments", "oracle"]
+    asked.clear()
+    fewer = cohort().rows(np.arange(len(cohort())) % 2 == 0)
+    reproduce(fewer, cohort("test"), plan)
+    assert asked == ["naive", "moments", "oracle"]
+    (tmp_path / "rows" / "Naive-labels.json").write_text("{", encoding="utf-8")  # cut short
+    asked.clear()
+    reproduce(fewer, cohort("test"), plan)
+    assert asked == ["naive"]
 
 
 def test_a_stopped_course_goes_on_to_the_same_model(tmp_path: Path) -> None:
@@ -145,7 +180,7 @@ def test_a_stopped_course_goes_on_to_the_same_model(tmp_path: Path) -> None:
     assert train.Y is not None
     rates = NoiseRates.from_labels(train.A, train.Y, train.conditions)
     start, columns = random_start(train, rates, 0), train.anchor_columns
-    check = AnchorCheck(train.X[:60], columns)
+    check = HeldoutAnchors(train.X[:60], columns)
     settings = replace(TINY, burn_in=0)
     whole = run_course(train.X[60:], start, columns, check, settings, every=1)
 
@@ -176,7 +211,7 @@ def test_without_torch_the_rows_are_left_out_and_it_is_said(monkeypatch: pytest.
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found = reproduce(cohort(), cohort("test"), replace(QUICK, without=(TOLERANT, OURS)))
+    found = reproduce(cohort(), cohort("test"), replace(QUICK, without=(TOLERANT, ELKAN_NOTO, OURS)))
     assert {e["model"] for e in found["left_out"] if "pip install 'whatelse[nvil]'" in e["why"]} == {FINAL, RANDOM}
     monkeypatch.setitem(__import__("sys").modules, "whatelse.noisyor.nvil.learner", None)
     with pytest.raises(ModelError, match=r"pip install 'whatelse\[nvil\]'"):
@@ -236,7 +271,7 @@ def test_nhamcs_naive_and_oracle_are_where_they_should_be(data_folder: Path) -> 
     years = [read_visits([folder / f"ed{y}_sas.zip" for y in chosen], "nhamcs", labels=folder) for chosen in ((2016, 2017), (2018,))]  # noqa: E501  # fmt: skip
     train = build_cohort(years[0], anchors, max_terms=None, min_visits=10)
     test = build_cohort(years[1], like=train)
-    found = reproduce(train, test, Plan(without=("nvil", TOLERANT, OURS, INIT)))
+    found = reproduce(train, test, Plan(without=("nvil", TOLERANT, ELKAN_NOTO, OURS, INIT)))
     rows = {row["model"]: [row[k] for k in ("accuracy", "top5", "mrr")] for row in found["rows"]}
     assert np.allclose(rows[NAIVE], [0.580, 0.878, 0.707], atol=0.015)
     assert np.allclose(rows[ORACLE], [0.636, 0.911, 0.753], atol=0.015)

@@ -21,7 +21,7 @@ import postgres
 from serving import FALLEN, client, department, save_model, service, wanted
 from whatelse.cli import app as command_line
 from whatelse.server import Service, Settings
-from whatelse.server.settings import load_settings
+from whatelse.server.settings import SettingsError, load_settings
 from whatelse.server.worklist import Worklist
 from whatelse.simulate import simulate
 from whatelse.sources import write_visits
@@ -325,11 +325,18 @@ def test_health_readiness_and_metrics(opened: Service, web: httpx.Client) -> Non
     web.get("/api/visits/unknown")
     text = web.get("/metrics").text
     assert 'whatelse_requests_total{route="/api/visits/{key}",status="404"} 1' in text
-    assert "whatelse_visits 120" in text and "unknown" not in text
+    assert "whatelse_visits 120" in text and "unknown" not in text and "_created" not in text
+    documented = DOCS.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith("# TYPE"):
+            assert f"| `{line.split()[2]}` |" in documented, f"docs/serving.md does not list {line.split()[2]}"
     for line in text.splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) \S+ .+|whatelse_\w+(\{[^}]*(\{key\})?[^}]*\})? [0-9.e+-]+", line), line
     opened.store.close()
-    assert web.get("/readyz").status_code == 503
+    until = time.monotonic() + 5
+    while (status := web.get("/readyz").status_code) != 503 and time.monotonic() < until:
+        time.sleep(0.1)  # what was found a moment ago is not asked for again at once
+    assert status == 503
 
 
 def test_the_openapi_description_covers_every_route(web: httpx.Client) -> None:
@@ -377,6 +384,24 @@ def test_settings_come_from_the_command_line_then_the_environment_then_a_file(
     monkeypatch.setenv("WHATELSE_RATE_BURST", "8")
     settings = load_settings(config, port=3)
     assert (settings.port, settings.rate_burst, settings.session_hours, str(settings.model)) == (3, 8, 3, "a.model")
+
+
+@pytest.mark.parametrize(
+    "text", ["- model\n- port\n", "model", "{", "1: 2\n", "model: x\nprot: 1\n", "model: x\nport: many\n"]
+)
+def test_a_settings_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "serve.yaml"
+    config.write_text(text)
+    with pytest.raises(SettingsError, match=r"serve\.yaml: (cannot be read|needs lines)|prot: Extra|port: Input"):
+        load_settings(config)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(tmp_path / "nowhere.yaml")
+
+
+def test_a_list_in_the_environment_that_is_not_json_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHATELSE_ALLOWED_HOSTS", "tags.example.org")
+    with pytest.raises(SettingsError, match="a list is written as JSON"):
+        load_settings(None, model="x.model")
 
 
 def test_serve_prints_one_line_and_reloads_on_sighup(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from whatelse.server import Service, Settings, auth
 from whatelse.server.auth import Gate
 from whatelse.server.limits import Buckets
 from whatelse.server.oidc import Oidc
+from whatelse.server.pages import render_pages
 from whatelse.server.settings import SettingsError, is_loopback, load_settings
 from whatelse.store import schema
 
@@ -184,7 +185,7 @@ def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
         assert got == [401] * 5 + [429] * 3
         answer = web.post("/api/session", json={"token": "guess"})
         assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
-        assert web.get("/api/visits", headers=bearer(good)).status_code == 429  # from there nobody gets in for now
+        assert web.get("/api/visits", headers=bearer(good)).status_code == 200  # others from there are not kept out
 
 
 # ---- sessions and other sites
@@ -258,9 +259,9 @@ def test_pages_load_nothing_from_elsewhere_and_have_nothing_inline() -> None:
         text = file.read_text(encoding="utf-8")
         assert "https://" not in text and "http://" not in text.replace("http://www.w3.org/2000/svg", ""), file
         assert "innerHTML" not in text and "insertAdjacentHTML" not in text and "eval(" not in text, file
-        if file.suffix == ".html":
-            assert " style=" not in text and " onclick=" not in text and "<style" not in text
-            assert text.count("<script") == text.count('<script type="module" src="/static/')
+    for page in render_pages().values():
+        assert " style=" not in page and " onclick=" not in page and "<style" not in page and "http" not in page
+        assert page.count("<script") == page.count('<script type="module" src="/static/') == 1
 
 
 # ---- JSON Web Tokens

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from small_department import cohort, visits
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
-from whatelse.errors import CohortError, ModelError, NotFittedError, QueryError
+from whatelse.errors import ModelError, NotFittedError, QueryError
 from whatelse.learning import learners as learning
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
@@ -62,11 +62,10 @@ def test_unknown_learner_and_setting_are_refused() -> None:
         Tagger("moments", settings={"shirnk": 1}).fit(cohort())
 
 
-def test_without_labels_rates_must_be_given() -> None:
+def test_without_labels_rates_are_given_or_assumed() -> None:
     whole = cohort()
     bare = Cohort(whole.X, whole.vocabulary, whole.ids)
-    with pytest.raises(CohortError, match="how noisy the anchors are"):
-        Tagger("naive").fit(bare)
+    assert (Tagger("naive").fit(bare).rates_.sensitivity == 0.5).all()
     rates = NoiseRates.from_labels(whole.A, whole.Y, whole.conditions)
     learned, direct = Tagger("naive").fit(bare, rates=rates), Tagger("naive").fit(whole)
     assert np.array_equal(learned.model_.noisyor.fail, direct.model_.noisyor.fail)
@@ -133,8 +132,10 @@ def test_reasons_add_up(which: str, confirmed: list[str], request: pytest.Fixtur
         found = tagger.suggest(record, confirmed)
         for tag in (found.tags[0], found.tags[-1]):
             because = tagger.why(record, tag.condition, confirmed)
-            lines = because.prior + sum(r.log_odds for r in because.reasons) + sum(because.others.values())
+            lines = because.prior + sum(r.log_odds for r in because.reasons) + sum(because.absent.values())
+            lines += sum(because.others.values()) + because.sureness
             assert lines + because.rest == pytest.approx(because.total)
+            assert all(r.present or r.finding.startswith("anchor:") for r in because.reasons)
             sizes = [abs(r.log_odds) for r in because.reasons]
             assert sizes == sorted(sizes, reverse=True) and len(sizes) <= 12
             assert set(because.confirmed) == set(confirmed)

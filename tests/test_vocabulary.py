@@ -217,3 +217,16 @@ def test_names_of_codes(field: str, code: Code, name: str) -> None:
 def test_an_anchor_without_a_word_is_refused() -> None:
     with pytest.raises(ConditionError, match=r"'x'.*no word"):
         Finder(AnchorSet.from_json({"conditions": [{"name": "x", "anchors": {"notes": ["++"]}}]}))
+
+
+def test_words_of_grammar_and_bare_numbers_are_no_findings_unless_asked_for() -> None:
+    from whatelse.text.function_words import says_nothing
+
+    assert all(says_nothing(word) for word in ("of", "neg:the", "of_the", "###", "##:##", "pt_states", "pmh"))
+    assert not any(says_nothing(word) for word in ("fever", "neg:fever", "chest_pain", "s/p", "o2", "of_breath", "h/a"))
+    visits = [
+        Visit(str(k), triage_note="pt states fever of ### on arrival, cough" if k % 3 else "cough") for k in range(30)
+    ]
+    plain, whole = build_cohort(visits, max_share=1.0), build_cohort(visits, max_share=1.0, function_words=True)
+    assert {"of", "pt"} <= set(whole.vocabulary.names) - set(plain.vocabulary.names)
+    assert {"fever", "cough"} <= set(plain.vocabulary.names)

@@ -69,23 +69,33 @@ class Reading:
         return Suggestions(ranked, bool(found.certified), bound, tagger.digest_, tagger.caveat_)
 
     def why(self, known: Known, condition: str, most: int = 12) -> Because:
-        """The findings for and against one tag in log odds, at most `most` of them, with their places in the record."""
+        """What speaks for and against one tag in log odds: at most `most` findings of the record, with their places,
+        and what the record does not have, summed up by its parts."""
         tagger = self.tagger
         here, hidden = self._with_answers(known)
         yes, no = tagger.condition_indices(known.confirmed), tagger.condition_indices(known.rejected)
         (i,) = tagger.condition_indices([condition])
         lines = why(tagger.model_, int(i), here, hidden, yes, no)
-        shown = np.argsort(-np.abs(lines.findings))[:most].tolist()
-        is_here, names = set(here.tolist()), tagger.vocabulary_.names
+        names, is_here = tagger.vocabulary_.names, np.zeros(len(lines.findings), bool)
+        is_here[here] = True
+        said = is_here.copy()
+        said[tagger.vocabulary_.anchor_columns] = True  # a silent anchor is news, a word that is not there is not
+        ranked = np.argsort(-np.where(said, np.abs(lines.findings), 0.0), kind="stable")[:most].tolist()
         reasons = tuple(
-            Reason(names[j], float(lines.findings[j]), j in is_here, self.places.get(names[j], ()))
-            for j in shown
-            if abs(lines.findings[j]) > SMALL
+            Reason(names[j], float(lines.findings[j]), bool(is_here[j]), self.places.get(names[j], ()))
+            for j in ranked
+            if said[j] and abs(lines.findings[j]) > SMALL
         )
+        absent = {
+            part: float(brought)
+            for part, columns in tagger.vocabulary_.parts.items()
+            if abs(brought := lines.findings[columns][~said[columns]].sum()) > SMALL
+        }
         others = {c: float(v) for c, v in zip(tagger.conditions_, lines.coupling, strict=True) if abs(v) > SMALL}
         moved = {tagger.conditions_[k]: float(lines.confirmed[k]) for k in yes.tolist()}
-        listed = lines.prior + sum(r.log_odds for r in reasons) + sum(others.values())
-        return Because(condition, lines.log_odds, lines.prior, reasons, others, lines.log_odds - listed, moved)
+        listed = lines.prior + sum(r.log_odds for r in reasons) + sum(absent.values()) + sum(others.values())
+        rest = lines.log_odds - listed - lines.evidence
+        return Because(condition, lines.log_odds, lines.prior, reasons, absent, others, lines.evidence, rest, moved)
 
     def ask(self, known: Known = NOTHING, about: str | None = None, most: int = 5) -> tuple[Question, ...]:
         """The findings not in the record whose answer is expected to tell most, about all open tags or about one.

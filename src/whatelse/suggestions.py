@@ -59,18 +59,23 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """total = prior + the reasons + what other conditions bring + rest. Reasons are sorted by size, largest first.
+    """total = prior + reasons + absent + others + sureness + rest, in log odds.
 
-    others   condition -> log odds that come with it being likely, through conditions that go together
-    rest     what the listed lines leave out: reasons too small to list, and what the model cannot split
-    confirmed   condition -> how much confirming it moved the total (not part of the sum: it acts through the lines)
+    reasons    what the record says, and the anchor where it is silent; sorted by size, largest first
+    absent     part of the record -> what all the findings together bring that it does not have
+    others     condition -> log odds that come with it being likely, through conditions that go together
+    sureness   what records as long and as telling as this one have proved to be worth, beyond the sum of their findings
+    rest       what the listed lines leave out: reasons too small to list, and what the model cannot split
+    confirmed  condition -> how much confirming it moved the total (not part of the sum: it acts through the lines)
     """
 
     condition: str
     total: float
     prior: float
     reasons: tuple[Reason, ...]
+    absent: dict[str, float]
     others: dict[str, float]
+    sureness: float
     rest: float
     confirmed: dict[str, float]
 

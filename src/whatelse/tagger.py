@@ -90,7 +90,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
         self.model_: JointModel = learned.model
         self.vocabulary_: Vocabulary = cohort.vocabulary
-        self.rates_: NoiseRates = rates
+        self.rates_: NoiseRates = rates.named(cohort.conditions)
         self.conditions_: tuple[str, ...] = cohort.conditions
         self.history_: tuple[float, ...] = learned.history
         self.converged_: bool = learned.converged

@@ -116,18 +116,38 @@ class NoiseRates:
         """Conditions whose anchor is no more likely with the condition than without: nothing can be learned from it."""
         return tuple(c for c, bad in zip(self.conditions, self.sensitivity <= self.false_positive, strict=True) if bad)
 
+    def named(self, conditions: Sequence[str]) -> NoiseRates:
+        """The same rates under these names, where they were given without any: by position."""
+        if self.conditions != tuple(str(i) for i in range(self.m)) or len(conditions) != self.m:
+            return self
+        return NoiseRates(self.prior, self.sensitivity, self.false_positive, tuple(conditions), self.intervals)
+
     # ---- where they come from
 
     @classmethod
     def from_labels(
-        cls, A: Any, Y: Any, conditions: Sequence[str] = (), *, smoothing: float = 0.5, level: float = 0.95
+        cls,
+        A: Any,
+        Y: Any = None,
+        conditions: Sequence[str] = (),
+        *,
+        known: Any = None,
+        smoothing: float = 0.5,
+        level: float = 0.95,
     ) -> NoiseRates:
-        """Count them in visits whose conditions are all known. A and Y are (N, m) booleans; costs O(N m).
+        """Count them in labelled visits. A and Y are (N, m) booleans, or A is a cohort with labels; costs O(N m).
+
+        known   (N, m) which labels of Y are known; each condition is counted in the visits labelled for it
 
         `smoothing` visits are added to each cell of every 2 x 2 table of (A, Y), so no rate is exactly 0 or 1;
         0.5 is Jeffreys' prior, the posterior of the table is a Dirichlet distribution, and the posterior of each of
         the six rates is a Beta distribution: `intervals` holds its central `level`.
         """
+        if hasattr(A, "conditions"):  # a cohort brings labels and names
+            Y, known = (A.Y, A.known) if Y is None else (Y, known)
+            A, conditions = A.A, tuple(conditions) or A.conditions
+        if Y is None:
+            raise ModelError("there are no labels to count noise rates in: give Y, or a cohort with labels")
         a, y = _dense("A", A), _dense("Y", Y)
         if a.shape != y.shape:
             raise ModelError(
@@ -135,10 +155,17 @@ class NoiseRates:
             )
         if not len(a):
             raise ModelError("no visits to count noise rates in")
-        n11 = (a & y).sum(0) + smoothing
-        n10 = (a & ~y).sum(0) + smoothing
-        n01 = (~a & y).sum(0) + smoothing
-        n00 = (~a & ~y).sum(0) + smoothing
+        told = np.ones_like(y) if known is None else _dense("known", known)
+        if told.shape != y.shape:
+            raise ModelError(f"known has shape {told.shape} and Y {y.shape}: needs the same")
+        some = np.asarray(told.any(0))
+        if not some.all():
+            names = tuple(conditions) or tuple(str(i) for i in range(some.size))
+            raise ModelError(f"no visit is labelled for {names[int(np.argmin(some))]!r}: its rates cannot be counted")
+        n11 = (a & y & told).sum(0) + smoothing
+        n10 = (a & ~y & told).sum(0) + smoothing
+        n01 = (~a & y & told).sum(0) + smoothing
+        n00 = (~a & ~y & told).sum(0) + smoothing
         pairs = {
             "prior": (n11 + n01, n10 + n00),
             "sensitivity": (n11, n01),
@@ -171,7 +198,7 @@ class NoiseRates:
     ) -> NoiseRates:
         """Estimate them from a few labelled visits and the anchors of all (docs/noise-rates.md).
 
-        A           (N, m) the anchors of every visit; P(A) comes from all of them
+        A           (N, m) the anchors of every visit, or a cohort of them all; P(A) comes from all of them
         Y_labelled  (k, m) the conditions of the labelled visits
         rows        (k,) which rows of A those are
         weights     (k,) or (k, m) how many visits each stands for, up to a factor: 1 / its chance of being chosen. None:
@@ -191,6 +218,8 @@ class NoiseRates:
         Intervals are central `level` ranges of `draws` draws from the posterior (fixed `seed`). An anchor is taken to
         raise the chance of its condition: draws in which it does not are left out, unless nearly all are such.
         """
+        if hasattr(A, "conditions"):  # a cohort brings the names
+            A, conditions = A.A, tuple(conditions) or A.conditions
         anchors, y, rows = _dense("A", A), _dense("Y_labelled", Y_labelled), np.asarray(rows)
         N, m = anchors.shape
         if rows.ndim != 1 or y.shape != (rows.size, m):
@@ -227,7 +256,9 @@ class NoiseRates:
         return cls(prior, sensitivity, false_positive, tuple(conditions), limits)
 
     @classmethod
-    def assumed(cls, A: Any, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5) -> NoiseRates:
+    def assumed(
+        cls, A: Any, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5
+    ) -> NoiseRates:
         """Typical rates, where nobody has labelled anything: half of the anchors (N, m) that fire are true, and half of
         the cases have one. Then a condition is as common as its anchor."""
         anchors = _dense("A", A)

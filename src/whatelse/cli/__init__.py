@@ -1,6 +1,7 @@
 """The command line. Each module here adds its commands in `register(app)`.
 
-What fails on purpose, or because of a file, prints one line on stderr and exits with 2.
+What fails on purpose, or because of a file, prints one line on stderr and exits with 2; what is stopped (Ctrl-C) says
+what was kept and exits with 130.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import demo, learn, records, serve, teach
+from whatelse.cli import demo, export, learn, records, serve, teach
 from whatelse.errors import WhatelseError
 
 
@@ -25,6 +26,9 @@ class _Commands(TyperGroup):
         except WhatelseError as error:
             typer.echo(f"whatelse: {error}", err=True)
             raise typer.Exit(2) from None
+        except KeyboardInterrupt as stopped:
+            typer.echo(f"whatelse: {str(stopped) or 'stopped before the end; run the same command again'}", err=True)
+            raise typer.Exit(130) from None
         except OSError as error:
             if error.errno == errno.EPIPE:  # somebody stopped reading, as `| head` does: not an error
                 raise
@@ -56,5 +60,6 @@ def main(
 
 records.register(app)
 learn.register(app)
+export.register(app)
 demo.register(app)
 teach.register(app, serve.register(app))

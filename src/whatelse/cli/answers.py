@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
 WORTH = 0.1  # log odds that another condition must bring to be named
+WORTH_ABSENT = 0.5  # and all that a part of the record does not have
 METRICS = ("accuracy", "top5", "mrr")
 
 
 def print_results(results: dict[str, Any]) -> None:
     """The rows of `reproduce`, as the report's table has them."""
-    from whatelse.evaluation.report.tables import PAPER, ordered
+    from whatelse.evaluation.rows import OURS, ordered, row_of
 
     data = results["data"]["test"]
     table = Table(title=f"held-out tag, {data['used']:,} visits with two or more conditions", title_justify="left")
@@ -29,10 +30,10 @@ def print_results(results: dict[str, Any]) -> None:
     for title in ("accuracy", "top 5", "MRR", "learning", "paper's own"):
         table.add_column(title, justify="right", style="dim" if title == "paper's own" else "")
     for row in ordered(results["rows"]):
-        paper = PAPER.get(row["model"])
+        paper = row_of(row["model"]).paper
         reference = " / ".join(f"{value:.2f}" for value in paper) if paper else ""
         scores = [_interval(row, metric) for metric in METRICS]
-        style = "bold" if row["model"] == "whatelse" else ""
+        style = "bold" if row["model"] == OURS else ""
         table.add_row(row["model"], *scores, f"{row['seconds']:.1f} s", reference, style=style)
     _console().print(table)
     for entry in results["left_out"]:
@@ -79,7 +80,9 @@ def answer(
                 "reasons": [
                     {"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in because.reasons
                 ],
+                "absent": because.absent,
                 "others": because.others,
+                "sureness": because.sureness,
             }
         )
     return {
@@ -112,11 +115,13 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
     table.add_column("because")
     for tag in said["tags"]:
         beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
-        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"])])
+        absent = [f"not in the {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT]
+        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"]), *absent])
         table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
     console.print(table)
     if said["certified"]:
-        console.print(f"every probability is within {said['error_bound']:.1g} of the model's exact answer", style="dim")
+        bound = f"{said['error_bound']:.1g}"
+        console.print(f"computed to within {bound} of the model's own answer, which may be wrong", style="dim")
     else:
         console.print(f"not certified: probabilities may be off by up to {said['error_bound']:.2g}", style="yellow")
 

@@ -135,7 +135,8 @@ class _Run:
         from whatelse.evaluation.reproduce import Plan, reproduce
 
         with progress_bar() as told:
-            results = reproduce(self._cohort("train"), self._cohort("test"), Plan(without=("nvil",)), told)
+            plan = Plan(without=("nvil",), keep=self.report)
+            results = reproduce(self._cohort("train"), self._cohort("test"), plan, told)
         command = f"whatelse reproduce --train {self.out}/train --test {self.out}/test --without nvil"
         write_report(results, self.report, f"{command} --out {self.report}")
 

@@ -194,7 +194,7 @@ def reproduce(
 ) -> None:
     """The paper's results table, figure and word list from two cohorts: one page, and results.json.
 
-    NVIL courses are kept in OUT/courses: stopped and started again, they go on where they were.
+    Each row is kept in OUT/rows and each NVIL course in OUT/courses: stopped and started again, it goes on from there.
     """
     from whatelse.cohort import Cohort
     from whatelse.evaluation.report import write_report
@@ -214,10 +214,16 @@ def reproduce(
         nvil=nvil,
         l2=l2,
         every=every,
-        checkpoint=out / "courses",
+        keep=out,
     )
-    with progress_bar() as told:
-        results = run(Cohort.open(train), Cohort.open(test), plan, told)
+    try:
+        with progress_bar() as told:
+            results = run(Cohort.open(train), Cohort.open(test), plan, told)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped; the rows that were done are kept in {out / 'rows'}, NVIL's epochs in {out / 'courses'}: run the "
+            "same command again to go on from there"
+        ) from None
     page = write_report(results, out, "whatelse " + shlex.join(sys.argv[1:]))
     print_results(results)
     typer.echo(f"{results['seconds']:.0f} s; the page is {page}, the numbers are {out / 'results.json'}")

@@ -14,6 +14,7 @@ from whatelse.visits import TEXT_FIELDS, Visit
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
+    from whatelse.sources.inspection import Look
     from whatelse.teaching.anchor_checks import AnchorCheck
     from whatelse.teaching.anchor_uses import AnchorUse, Example
 
@@ -121,6 +122,15 @@ def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
                 console.print(f"{c.condition}: {problem}", style="yellow", highlight=False)
     if not labelled:
         console.print("no labels: precision, recall and independence cannot be checked", style="yellow")
+
+
+def print_look(look: Look) -> None:
+    """What `inspect` saw, column by column."""
+    table = Table("column", "cells", "values", "seems to be", "because", title=f"{look.file}, {look.rows:,} rows")
+    for seen in look.columns:
+        cells = (escape(seen.name), f"{seen.filled:,}", f"{seen.different:,}", seen.field or "ignored")
+        table.add_row(*cells, escape(seen.why), style="" if seen.field else "dim")
+    _console().print(table)
 
 
 def print_uses(uses: list[AnchorUse]) -> None:

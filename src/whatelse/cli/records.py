@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whatelse.cli.labels import label_next
-from whatelse.cli.printing import print_checks, print_common, print_note, print_summary, print_uses, print_visit
+from whatelse.cli.printing import (
+    print_checks,
+    print_common,
+    print_look,
+    print_note,
+    print_summary,
+    print_uses,
+    print_visit,
+)
 from whatelse.cli.source_options import (
     DELIMITER,
     ENCODING,
@@ -40,7 +49,9 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command()(simulate)
+    app.command("inspect")(inspect_table)
     app.command()(build)
+    app.command()(split)
     app.command()(show)
     anchors = typer.Typer(no_args_is_help=True, help="Look at anchors.")
     anchors.command("check")(check)
@@ -73,6 +84,60 @@ def simulate(
     typer.echo(f"wrote {count:,} visits to {out}")
 
 
+def inspect_table(
+    file: Path = typer.Argument(..., help="A table: CSV, TSV, JSON Lines or Parquet."),
+    out: Path | None = typer.Option(None, "--out", help="YAML file to write the column map to; never overwritten."),
+    delimiter: str | None = DELIMITER,
+    encoding: str | None = ENCODING,
+) -> None:
+    """Look at a table and write a first column map: what each column seems to be, and what will be ignored."""
+    from whatelse.files import write_whole
+    from whatelse.sources.inspection import look_at
+
+    if out is not None and out.exists():
+        raise InputError("exists, and may have been edited: choose another --out, or remove it first", file=out)
+    look = look_at(file, delimiter=delimiter, encoding=encoding)
+    print_look(look)
+    if out is None:
+        typer.echo(look.to_yaml())
+        typer.echo("keep this as a column map with --out FILE, and correct it there")
+        return
+    write_whole(out, look.to_yaml().encode())
+    typer.echo(f"wrote {out}: look through it and correct it, then")
+    typer.echo(f"next: whatelse build {shlex.quote(str(file))} --map {shlex.quote(str(out))} --out cohort")
+
+
+def split(
+    cohort: Path = typer.Argument(..., help="A cohort folder."),
+    train: Path = typer.Option(..., "--train", help="Folder for the visits to learn from."),
+    test: Path = typer.Option(..., "--test", help="Folder for the visits to test on."),
+    share: float = typer.Option(0.25, "--share", help="Share of the visits to test on."),
+    labels: Path | None = typer.Option(
+        None, "--labels", help="Labels that people made, put into both parts where the cohort does not know better."
+    ),
+    seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same parts."),
+) -> None:
+    """Part a cohort at random into one to learn from and one to test on, with the same findings."""
+    import numpy as np
+
+    from whatelse.cohort import Cohort
+    from whatelse.teaching.labels import with_labels
+
+    if not 0 < share < 1:
+        raise InputError(f"--share is {share}: needs a number between 0 and 1")
+    opened = Cohort.open(cohort)
+    if labels is not None:
+        opened = with_labels(opened, labels)
+    chosen = np.random.default_rng(seed).permutation(len(opened)) < round(share * len(opened))
+    if not chosen.any() or chosen.all():
+        raise CohortError(f"{len(opened):,} visits are too few to part by {share:g}: build a larger cohort")
+    for part, folder, what in ((opened[~chosen], train, "to learn from"), (opened[chosen], test, "to test on")):
+        part.save(folder)
+        some = int(part.known.any(axis=1).sum())
+        typer.echo(f"{len(part):,} visits {what}, {some:,} of them with labels: {folder}")
+    typer.echo(f"next: whatelse fit {shlex.quote(str(train))} --out model")
+
+
 def build(
     files: list[Path] = typer.Argument(
         ..., metavar="[SOURCE] FILES…", help=f"The files or the folder to read, after what they are: {KINDS}. [table]"
@@ -102,6 +167,11 @@ def build(
     ),
     rules: str = typer.Option("default", "--rules", help="Negation rules: default, paper or a YAML file."),
     bigrams: bool = typer.Option(True, help="Join words that often come together."),
+    function_words: bool = typer.Option(
+        False,
+        "--function-words",
+        help="Words of grammar and form ('of', 'pmh') and bare numbers may be findings.",
+    ),
     bands: int = typer.Option(5, "--bands", min=2, help="Part each number into so many bands of equal size."),
 ) -> None:
     """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels."""
@@ -154,6 +224,7 @@ def build(
         rules=rules,
         bigrams=bigrams,
         bands=bands,
+        function_words=function_words,
         like=known,
         about=about,
         source=reader.description,

@@ -21,6 +21,7 @@ from whatelse.errors import CohortError
 from whatelse.sources import read_visits
 from whatelse.sources.reader import is_frame
 from whatelse.text import Rules
+from whatelse.text.function_words import says_nothing
 from whatelse.visits import Visit
 
 
@@ -32,6 +33,7 @@ class Choice:
     max_terms   of the rest, the most common so many stay (None: all); anchors that fell out are added back
     min_visits  findings in fewer visits than this go
     bigrams     whether common pairs of words are joined
+    function_words  whether words of grammar and form and bare numbers may be findings (`text/function_words.py`)
     bands       numbers are parted into so many bands of about as many visits each (`bands.py`)
     """
 
@@ -40,6 +42,7 @@ class Choice:
     min_visits: int = 1
     bigrams: bool = True
     bands: int = 5
+    function_words: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.max_share <= 1:
@@ -60,6 +63,7 @@ def build_cohort(
     rules: str | Rules = "default",
     bigrams: bool = True,
     bands: int = 5,
+    function_words: bool = False,
     like: Cohort | Vocabulary | None = None,
     about: Mapping[str, Any] | None = None,
     columns: str | Path | Mapping[str, Any] | None = None,
@@ -71,13 +75,13 @@ def build_cohort(
     anchors     the conditions (the 23 shipped ones if None); with `like`, those of `like` whatever is given here
     rules       negation rules: a shipped name, a path or loaded ones
     like        use the vocabulary of this cohort as it is (for test data); the other options then do nothing
-    max_share, max_terms, min_visits, bigrams, bands   which findings there are: see `Choice`
+    max_share, max_terms, min_visits, bigrams, bands, function_words   which findings there are: see `Choice`
     columns     which column of a data frame is which field; with `like`, as it was for `like` if not given
     source      how the visits were read, for the vocabulary to keep; that of the reader if `read_visits` made them
 
     Memory: 4 bytes for each word of the notes, and about as much again while findings are chosen.
     """
-    choice = Choice(max_share, max_terms, min_visits, bigrams, bands)
+    choice = Choice(max_share, max_terms, min_visits, bigrams, bands, function_words)
     known = like.vocabulary if isinstance(like, Cohort) else like
     if is_frame(visits):
         visits = read_visits(visits, columns=columns, like=known.source if known is not None else None)
@@ -151,7 +155,9 @@ def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Coll
     leaves, left = collector.finder.leaves, collector.left
 
     def stays(j: int) -> bool:
-        return j < m or not (names[j] in left if j < facts else leaves(names[j]))
+        if j < facts:
+            return j < m or names[j] not in left
+        return not leaves(names[j]) and (choice.function_words or not says_nothing(names[j]))
 
     common = np.flatnonzero((counts >= max(choice.min_visits, 1)) & (counts <= choice.max_share * N))
     order = sorted((j for j in common.tolist() if stays(j)), key=lambda j: (-counts[j], names[j]))

@@ -168,6 +168,13 @@ class Vocabulary:
         ]
         return np.array(asked, np.int64)
 
+    @cached_property
+    def parts(self) -> dict[str, NDArray[np.intp]]:
+        """The parts of a record -> the ordinary findings that come from each."""
+        ordinary = len(self.names) - len(self.conditions)
+        part = [_PARTS.get(next(iter(fields), ""), "other") for fields in self._sources[:ordinary]]
+        return {name: np.flatnonzero([p == name for p in part]) for name in dict.fromkeys(part)}
+
     # ---- JSON
 
     def to_json(self) -> dict[str, Any]:
@@ -231,6 +238,13 @@ class Vocabulary:
         return frozenset().union(*self._sources)
 
 
+_PARTS = dict.fromkeys(TEXT_FIELDS, "notes") | {
+    "age": "age and sex",
+    "sex": "age and sex",
+    "medication_history": "home drugs",
+    "dispensed": "drugs given",
+    "coded": "codes and vital signs",
+}
 _BY_PREFIX = {"age": "age", "sex": "sex", "hx": "medication_history", "rx": "dispensed"}
 
 

@@ -1,7 +1,7 @@
-"""What the joint model is compared with: naive labels, an oracle, and separate noise-tolerant classifiers.
+"""What the joint model is compared with: naive labels, an oracle, and two kinds of separate classifiers.
 
 All are told the anchors' noise rates, as the paper does for fairness. The first two give a noisy-or model
-(score it with `evaluate.noisyor_scorer`), the third is a scorer itself.
+(score it with `recovery.noisyor_scorer`), the classifiers are scorers themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from whatelse.errors import ModelError
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
@@ -50,14 +51,16 @@ def oracle(
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseTolerant:
+class Classifiers:
     """m separate logistic regressions, learned from anchors as noisy labels. A scorer: call it with X and confirmed.
 
-    weight (n, m), zero for all anchors; bias (m,); ppv (m,) P(Y=1 | A=1); penalty (m,) as chosen
+    weight (n, m), zero for all anchors; bias (m,); scale (m,) what their answer is divided by;
+    ppv (m,) P(Y=1 | A=1); penalty (m,) as chosen
     """
 
     weight: Floats
     bias: Floats
+    scale: Floats
     ppv: Floats
     anchor_columns: NDArray[np.int64]
     penalty: Floats
@@ -65,7 +68,8 @@ class NoiseTolerant:
     def probability(self, X: sp.csr_matrix) -> Floats:
         """P(Y_i=1 | visit) (V, m): the noise rate P(Y_i=1 | A_i=1) where the anchor is seen, else the classifier's."""
         seen = X[:, self.anchor_columns].toarray().astype(bool)
-        probability: Floats = np.where(seen, self.ppv, expit(X @ self.weight + self.bias))
+        classified = np.minimum(expit(X @ self.weight + self.bias) / self.scale, 1.0)
+        probability: Floats = np.where(seen, self.ppv, classified)
         return probability
 
     def __call__(self, X: sp.csr_matrix, confirmed: Bools) -> Floats:
@@ -81,7 +85,7 @@ def noise_tolerant(
     penalties: tuple[float, ...] = PENALTIES,
     held_out: float = 0.2,
     seed: int = 0,
-) -> NoiseTolerant:
+) -> Classifiers:
     """Logistic regressions that minimise the unbiased loss of Natarajan et al. (2013) on visits without their anchors.
 
     With labels y in {-1, 1} flipped at rates rho_1 = 1 - sensitivity and rho_-1 = false positive rate, their loss
@@ -100,30 +104,83 @@ def noise_tolerant(
     """
     columns = np.asarray(anchor_columns, np.int64)
     sens, fpr = rates.informative().sensitivity, rates.false_positive
-    A = X[:, columns].toarray().astype(bool)
-    keep = np.ones(X.shape[1])
-    keep[columns] = 0.0
-    censored = sp.csr_matrix(X.astype(float) @ sp.diags(keep))
-    censored.eliminate_zeros()
-    target = np.where(A, (1 - fpr) / (sens - fpr), -fpr / (sens - fpr))
+    fit, _, chosen = _choose(X, columns, sens, fpr, penalties, _some(X, held_out, seed))
+    return Classifiers(fit[:-1], fit[-1], np.ones(len(columns)), rates.ppv[1], columns, chosen)
 
-    test = np.random.default_rng(seed).random(X.shape[0]) < held_out
+
+def elkan_noto(
+    X: sp.csr_matrix,
+    anchor_columns: ArrayLike,
+    rates: Rates,
+    *,
+    penalties: tuple[float, ...] = PENALTIES,
+    held_out: float = 0.2,
+    seed: int = 0,
+) -> Classifiers:
+    """Logistic regressions of each anchor on the rest of the visit, divided by a constant: Elkan and Noto (2008).
+
+    They take an anchor for a label that is sometimes missing and never wrong, and missing at random among the visits
+    that have the condition. Then P(A=1|x) = c P(Y=1|x) with c = P(A=1|Y=1), and c is the mean of P(A=1|x) over visits
+    whose anchor fires, counted in visits that the regression did not see (too low where x leaves doubts about Y). So
+    P(Y=1|x) = P(A=1|x) / c, at most 1. The noise rates are used where an anchor is seen and, as c, where it fires in
+    none of the visits kept apart. Cost: that of `noise_tolerant`.
+    """
+    columns = np.asarray(anchor_columns, np.int64)
+    always, never = np.ones(len(columns)), np.zeros(len(columns))
+    test = _some(X, held_out, seed)
+    A = X[test][:, columns].toarray().astype(bool)
+    fit, apart, chosen = _choose(X, columns, always, never, penalties, test)
+    found = expit(_censored(X[test], columns) @ apart[:-1] + apart[-1])
+    c = np.where(A.any(0), (found * A).sum(0) / np.maximum(A.sum(0), 1), rates.sensitivity)
+    if not (c > 0).all():
+        raise ModelError(
+            f"the anchor of condition {int(np.argmin(c))} is not seen in any visit that has it: nothing can be learned "
+            "from it; choose another anchor"
+        )
+    return Classifiers(fit[:-1], fit[-1], c, rates.ppv[1], columns, chosen)
+
+
+def _choose(
+    X: sp.csr_matrix, columns: NDArray[np.int64], sens: Floats, fpr: Floats, penalties: tuple[float, ...], test: Bools
+) -> tuple[Floats, Floats, Floats]:
+    """For each condition the penalty under which the visits of `test` (N,) show their anchors best, and the weights.
+
+    Returns weights and, last, biases (n+1, m), learned from all visits; the same learned without those of `test`; and
+    the penalties (m,).
+    """
+    A = X[:, columns].toarray().astype(bool)
+    censored = _censored(X, columns)
+    target = np.where(A, (1 - fpr) / (sens - fpr), -fpr / (sens - fpr))
     learn, check = censored[~test], censored[test]
-    fit, chosen = np.empty((X.shape[1] + 1, len(columns))), np.empty(len(columns))
-    path = sorted(penalties, reverse=True)
+    fit = np.empty((X.shape[1] + 1, len(columns)))
+    apart, chosen = np.empty_like(fit), np.empty(len(columns))
     for i in range(len(columns)):
         best, w = np.inf, np.zeros(X.shape[1] + 1)
-        start, chosen[i] = w, path[0]
-        for penalty in path if len(path) > 1 else ():
+        for penalty in sorted(penalties, reverse=True):
             w = _logistic(learn, target[~test, i], penalty, w)  # the most penalised is the easiest and starts the next
             p_anchor = np.clip(fpr[i] + (sens[i] - fpr[i]) * expit(check @ w[:-1] + w[-1]), 1e-12, 1 - 1e-12)
             loss = -np.where(A[test, i], np.log(p_anchor), np.log1p(-p_anchor)).mean()
             if loss >= best:
                 break  # along the path the loss falls, then rises
-            best, start, chosen[i] = loss, w, penalty
-        fit[:, i] = _logistic(censored, target[:, i], chosen[i], start)
-    fit[columns] = 0.0
-    return NoiseTolerant(fit[:-1], fit[-1], rates.ppv[1], columns, chosen)
+            best, apart[:, i], chosen[i] = loss, w, penalty
+        fit[:, i] = _logistic(censored, target[:, i], chosen[i], apart[:, i])
+    fit[columns] = apart[columns] = 0.0
+    return fit, apart, chosen
+
+
+def _censored(X: sp.csr_matrix, columns: NDArray[np.int64]) -> sp.csr_matrix:
+    """X without its anchors, of the same shape."""
+    keep = np.ones(X.shape[1])
+    keep[columns] = 0.0
+    censored = sp.csr_matrix(X.astype(float) @ sp.diags(keep))
+    censored.eliminate_zeros()
+    return censored
+
+
+def _some(X: sp.csr_matrix, share: float, seed: int) -> Bools:
+    """(N,) a share of the visits, at random."""
+    some: Bools = np.random.default_rng(seed).random(X.shape[0]) < share
+    return some
 
 
 def _logistic(X: sp.csr_matrix, target: Floats, penalty: float, start: Floats) -> Floats:

@@ -17,7 +17,7 @@ from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
 from whatelse.learning.baselines import naive_labels, oracle
-from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, AnchorCheck, NvilSettings, hold_out, run_courses
+from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, HeldoutAnchors, NvilSettings, hold_out, run_courses
 from whatelse.noisyor.anchored.em import fit_em
 from whatelse.noisyor.anchored.learner import fit_anchored
 from whatelse.noisyor.joint import JointModel, Model
@@ -177,7 +177,7 @@ def learn_nvil(
         visits.X,
         start,
         columns,
-        AnchorCheck(cohort.X[kept], columns, seed),
+        HeldoutAnchors(cohort.X[kept], columns, seed),
         NvilSettings(**settings),
         [l2] if isinstance(l2, int | float) else l2,
         seed,
@@ -213,6 +213,7 @@ def learn(
     """Run a learner by name."""
     if learner not in LEARNERS:
         raise ModelError(f"there is no learner {learner!r}; choose one of {', '.join(sorted(LEARNERS))}")
+    rates = rates.named(cohort.conditions)
     if rates.conditions != cohort.conditions:
         raise CohortError(
             "the noise rates are of other conditions than the cohort's: estimate them from the same conditions file"

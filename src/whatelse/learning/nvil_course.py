@@ -23,10 +23,10 @@ from whatelse.noisyor.nvil.settings import L2_CHOICES, NvilSettings
 from whatelse.noisyor.params import Bools, NoisyOr
 from whatelse.noisyor.recovery import heldout_anchor_draws, heldout_anchor_scores
 
-__all__ = ["L2_CHOICES", "AnchorCheck", "Course", "NvilSettings", "hold_out", "run_course", "run_courses"]
+__all__ = ["L2_CHOICES", "Course", "HeldoutAnchors", "NvilSettings", "hold_out", "run_course", "run_courses"]
 
 HELD_OUT = 1000
-Watch = Callable[[NoisyOr], float]
+Watch = Callable[[NoisyOr], dict[str, float]]
 Told = Callable[[str, int, int], None]
 
 
@@ -38,8 +38,8 @@ def hold_out(visits: int, seed: int, most: int = HELD_OUT) -> Bools:
 
 
 @dataclass(frozen=True, eq=False)
-class AnchorCheck:
-    """Held-out anchors: the visits to select by, X (V, n), with the same hidden anchors for every model."""
+class HeldoutAnchors:
+    """What models are chosen by: visits X (V, n), in which the same anchors are hidden from every model."""
 
     X: sp.csr_matrix
     anchor_columns: NDArray[np.int64]
@@ -59,7 +59,8 @@ class Course:
 
     bound    (epochs,)  after each epoch, per visit
     checked             the epochs at which the model was looked at, the first of them 0
-    anchor, tag         at those: held-out anchors, and what `watch` said (NaN without it), which is for figures only
+    anchor              at those: held-out anchors
+    watched             at those: what `watch` said, by name, which is for figures only
     best, model         the epoch with the best held-out anchors, and the model as it was then
     """
 
@@ -67,7 +68,7 @@ class Course:
     bound: tuple[float, ...]
     checked: tuple[int, ...]
     anchor: tuple[float, ...]
-    tag: tuple[float, ...]
+    watched: tuple[dict[str, float], ...]
     best: int
     model: NoisyOr
 
@@ -77,7 +78,7 @@ class Course:
         return max(self.anchor)
 
     def to_json(self) -> dict[str, Any]:
-        """What a figure needs."""
+        """What a figure of the course needs, as JSON values: what was watched is null where it is not finite."""
         return {
             "l2": self.settings.l2,
             "supervised": self.settings.supervised,
@@ -85,7 +86,10 @@ class Course:
             "bound": list(self.bound),
             "checked": list(self.checked),
             "heldout_anchor": list(self.anchor),
-            "heldout_tag": [None if np.isnan(t) else t for t in self.tag],
+            "watched": {
+                name: [value if np.isfinite(value := look.get(name, np.nan)) else None for look in self.watched]
+                for name in sorted({name for look in self.watched for name in look})
+            },
             "best_epoch": self.best,
         }
 
@@ -94,7 +98,7 @@ def run_courses(
     X: sp.csr_matrix,
     start: NoisyOr,
     anchor_columns: ArrayLike,
-    check: AnchorCheck,
+    check: HeldoutAnchors,
     settings: NvilSettings,
     l2: Sequence[float] = L2_CHOICES,
     seed: int = 0,
@@ -114,7 +118,7 @@ def run_course(
     X: sp.csr_matrix,
     start: NoisyOr,
     anchor_columns: ArrayLike,
-    check: AnchorCheck,
+    check: HeldoutAnchors,
     settings: NvilSettings,
     seed: int = 0,
     *,
@@ -135,7 +139,7 @@ def run_course(
 
     name = f"l2 {settings.l2:g}" + ("" if settings.supervised else ", lambda 0")
     files = _Files.of(checkpoint, settings, seed, start)
-    first = {"anchor": check(start), "tag": watch(start) if watch else np.nan}
+    first = {"anchor": check(start)} | (watch(start) if watch else {})
     best = files.best(start) or (first["anchor"], 0, start)
 
     def look(end: EpochEnd) -> None:
@@ -147,7 +151,7 @@ def run_course(
         model = end.model()
         end.notes["anchor"] = check(model)
         if watch is not None:
-            end.notes["tag"] = watch(model)
+            end.notes.update(watch(model))
         if end.notes["anchor"] > best[0]:
             best = end.notes["anchor"], end.epoch, model
             files.keep(best)
@@ -159,7 +163,7 @@ def run_course(
         tuple(r.bound for r in result.history),
         tuple(epoch for epoch, _ in looks),
         tuple(notes["anchor"] for _, notes in looks),
-        tuple(notes.get("tag", np.nan) for _, notes in looks),
+        tuple({name: value for name, value in notes.items() if name != "anchor"} for _, notes in looks),
         best[1],
         best[2],
     )

@@ -127,7 +127,9 @@ def why(reading: Reading, state: Known, condition: str) -> s.Why:
         total=because.total,
         prior=because.prior,
         reasons=reasons,
+        absent=because.absent,
         others=because.others,
+        sureness=because.sureness,
         rest=because.rest,
     )
 

@@ -1,14 +1,14 @@
-"""create_app: the ASGI app of a service. Pages are files; everything they show comes from the API."""
+"""create_app: the ASGI app of a service. Everything that its pages show comes from its API."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
@@ -17,10 +17,11 @@ from whatelse import __version__
 from whatelse.server import operations, typed, visits
 from whatelse.server.auth import Gate
 from whatelse.server.guard import Guard, failure
+from whatelse.server.pages import add_pages
 from whatelse.server.service import Service
+from whatelse.store import StoreError
 
 STATIC = Path(__file__).parent / "static"
-PAGES = {"/": "worklist.html", "/visit/{key}": "visit.html", "/new": "new.html", "/signin": "signin.html"}
 ABOUT = (
     "Given a visit's record and the conditions already confirmed, what else might the patient have? "
     "It supports judgement and does not replace it; it suggests nothing but the conditions it was taught, "
@@ -35,7 +36,9 @@ def create_app(service: Service) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
+        service.lanes.watch()
         yield
+        service.lanes.rest()
         service.ready = False
 
     app = FastAPI(
@@ -47,19 +50,12 @@ def create_app(service: Service) -> ASGIApp:
     app.include_router(operations.router)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(StoreError, _unavailable)
     app.add_exception_handler(Exception, _failed)
-    for path, file in PAGES.items():
-        app.add_api_route(path, _page(file), include_in_schema=False, response_class=FileResponse)
+    add_pages(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     return Guard(app, service)
-
-
-def _page(file: str) -> Callable[[], Awaitable[FileResponse]]:
-    async def page() -> FileResponse:
-        return FileResponse(STATIC / file, media_type="text/html")
-
-    return page
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -72,6 +68,10 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+
+
+async def _unavailable(_: Request, __: Exception) -> Response:
+    return JSONResponse({"detail": "the database does not answer; try again"}, 503, {"Retry-After": "2"})
 
 
 async def _failed(request: Request, _: Exception) -> Response:

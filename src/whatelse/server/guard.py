@@ -13,23 +13,32 @@ import logging
 import secrets
 import time
 import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from whatelse.server.addresses import Addresses
+from whatelse.server.auditing import ADDRESS, Auditor
+from whatelse.server.connections import GONE, TASK
+from whatelse.server.lanes import URGENT, USUAL, Busy, urgency
 from whatelse.server.service import Service
 from whatelse.server.settings import LOOPBACK_NAMES, Settings
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
+DECIDING = ("/decisions", "/undo")  # these go before everything else
 
 
 class Refused(HTTPException):
     """A request that goes no further. The connection ends: more of it may be on its way that nobody will read."""
 
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(status, detail, {"connection": "close"})
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, detail, {**(headers or {}), "connection": "close"})
 
 
 class Guard:
@@ -39,6 +48,10 @@ class Guard:
         self.app, self.service = app, service
         self.headers = [(k.encode(), v.encode()) for k, v in page_headers(service.settings).items()]
         self.hosts = allowed_hosts(service.settings)
+        self.addresses, self.auditor = Addresses(service.settings.trusted_proxies), Auditor(service)
+        self._under_way: Counter[str] = Counter()  # requests by address
+        self._number = 0  # of them all
+        self._arriving: set[Body] = set()  # bodies of those that nobody can work on yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,7 +60,8 @@ class Guard:
             else:
                 await self.app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 0
+        start, status, body = time.perf_counter(), 0, None
+        scope[TASK], scope[ADDRESS] = asyncio.current_task(), self.addresses.of(scope)
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -59,23 +73,58 @@ class Guard:
         try:
             headers = dict(scope["headers"])
             self._check(scope, headers)
-            body = Body(receive, self.service.settings.max_body, self.service.settings.client_seconds)
+            body = Body(receive, self.service.settings.max_body, self.service.settings.client_seconds, self._arriving)
             body.check_length(headers)
-            await self.app(scope, body.receive, answer)
-        except Refused as refused:
+            with self._admitted(scope):
+                await self.app(scope, body.receive, answer)
+        except (Refused, Busy) as refused:
             if status == 0:
                 await _say(answer, refused.status_code, {"detail": refused.detail}, dict(refused.headers or {}))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not scope.get(GONE):  # the server is ending, and not the client gone
+                raise
+            task.uncancel()
+            status = 499
         except Exception as error:
             said = failure(scope)
             self.service.metrics.count("errors")
             log.error("incident=%s error=%s at=%s", said["incident"], type(error).__name__, _where(error))
             if status == 0:
                 await _say(answer, 500, said)
+        finally:
+            if body is not None:
+                self._arriving.discard(body)
         seconds = time.perf_counter() - start
         route = getattr(scope.get("route"), "path", None) or ("/static" if "/static" in scope["path"][:8] else "none")
         self.service.metrics.count("requests", route=route, status=str(status))
         self.service.metrics.took(route, seconds)
+        self.auditor.note(scope, status)
         log.info("method=%s route=%s status=%d ms=%.1f", scope["method"], route, status, 1000 * seconds)
+
+    @contextmanager
+    def _admitted(self, scope: Scope) -> Iterator[None]:
+        """Refused while too much goes on, of this address or at all; health is always answered."""
+        method, path, address = scope["method"], scope["path"], scope[ADDRESS]
+        urgent = method == "POST" and path.endswith(DECIDING)
+        if path not in ALWAYS:
+            if self.service.store.behind and path.startswith("/api/visits"):
+                raise Refused(503, "the audit cannot be written; try again", {"Retry-After": "5"})
+            if self._under_way[address] >= self.service.settings.connections_per_address:
+                raise Refused(503, "too many requests at once from your address", {"Retry-After": "1"})
+            if not path.startswith("/static/"):
+                self.service.lanes.admit(urgent, self._number - len(self._arriving))
+        mark = urgency.set(URGENT if urgent else USUAL)
+        self._under_way[address] += 1
+        self._number += 1
+        try:
+            yield
+        finally:
+            self._number -= 1
+            self._under_way[address] -= 1
+            if not self._under_way[address]:
+                del self._under_way[address]
+            urgency.reset(mark)
 
     def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         static = scope["path"].startswith("/static/")
@@ -91,17 +140,17 @@ class Guard:
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
             raise Refused(403, "requests from other sites change nothing here")
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin.decode("latin-1")) != host.lower():
             raise Refused(403, "requests from other sites change nothing here")
         if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
             raise Refused(415, "send JSON, with Content-Type: application/json")
 
 
 class Body:
-    """A request's body, received within limits."""
+    """A request's body, received within limits. While it is on its way it is among those `arriving`."""
 
-    def __init__(self, receive: Receive, most: int, seconds: float) -> None:
-        self._receive, self._most, self._seen = receive, most, 0
+    def __init__(self, receive: Receive, most: int, seconds: float, arriving: set[Body]) -> None:
+        self._receive, self._most, self._seen, self._arriving = receive, most, 0, arriving
         self._until, self._done = time.monotonic() + seconds, False
 
     def check_length(self, headers: dict[bytes, bytes]) -> None:
@@ -109,6 +158,8 @@ class Body:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._most:
             raise self._too_long()
+        if int(length) or b"transfer-encoding" in headers:
+            self._arriving.add(self)
 
     async def receive(self) -> Message:
         """The next piece; Refused when there was too much or it took too long."""
@@ -123,6 +174,8 @@ class Body:
         if self._seen > self._most:
             raise self._too_long()
         self._done = not message.get("more_body", False)
+        if self._done:
+            self._arriving.discard(self)
         return message
 
     def _too_long(self) -> Refused:
@@ -161,6 +214,14 @@ def _hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _netloc(origin: str) -> str | None:
+    """Name and port of an Origin header; None if it is not one."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def failure(scope: Scope) -> dict[str, str]:

@@ -1,14 +1,12 @@
-"""Limits kept in memory: token buckets by client, and connections that take too long to say what they want."""
+"""Limits kept in memory: token buckets by client, and how much text may be read for one question."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from whatelse.text.pieces import lower, pieces
 
 CLIENTS = 10_000  # buckets remembered; the longest unused go first
 
@@ -42,43 +40,11 @@ class Buckets:
         return 0.0 if self.rate == 0 or level >= 1.0 else (1.0 - level) / self.rate
 
 
-def impatient(seconds: float) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol, but a connection must send a whole head of a request within `seconds` or is closed.
-
-    Slow bodies are ended in `guard.py`; idle connections by uvicorn's own keep-alive timer.
-    """
-
-    class Impatient(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._start()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._cancel()
-            super().connection_lost(exc)
-
-        def on_message_begin(self) -> None:
-            self._start()
-            super().on_message_begin()
-
-        def on_headers_complete(self) -> None:
-            self._cancel()
-            super().on_headers_complete()
-
-        def _start(self) -> None:
-            if self._timer is None:
-                self._timer = self.loop.call_later(seconds, self._give_up)
-
-        def _cancel(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _give_up(self) -> None:
-            self._timer = None
-            if self.transport is not None and not self.transport.is_closing():
-                self.transport.close()
-
-    return Impatient
+def too_much_text(texts: Iterable[str | None], characters: int, words: int) -> str | None:
+    """Why notes would take too long to read, or None. Words cost more than characters: a dash is one of each."""
+    given = [text for text in texts if text]
+    if sum(map(len, given)) > characters:
+        return f"the notes have more than {characters:,} characters together; the setting max_characters allows no more"
+    if sum(len(pieces(lower(text))) for text in given) > words:
+        return f"the notes have more than {words:,} words and signs together; the setting max_words allows no more"
+    return None

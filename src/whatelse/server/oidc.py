@@ -19,6 +19,7 @@ from whatelse.store import ROLES, Person
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]  # none that a public key can forge
 REFETCH = 60.0  # seconds between looks at the issuer's keys, whatever clients send
 STALE = 3600.0  # keys older than this are fetched again
+LATEST = 253_402_300_799.0  # the end of the year 9999, where Python's calendar ends
 LEEWAY = 30  # seconds that clocks may differ
 UNREACHABLE = (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError)
 
@@ -48,14 +49,17 @@ class Oidc:
                 leeway=LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
             )
-        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            until = datetime.fromtimestamp(min(float(claims["exp"]), LATEST), UTC)
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
             return None
         name, held = _claim(claims, s.oidc_name_claim), _claim(claims, s.oidc_role_claim)
         roles = [held] if isinstance(held, str) else held if isinstance(held, list) else []
         best = max((ROLES.index(role) for role in roles if role in ROLES), default=None)
-        if best is None or not isinstance(name, str) or not name:
+        if (
+            best is None or not isinstance(name, str) or not name or not name.isprintable()
+        ):  # no half of a surrogate pair
             return None
-        return Person(name[:200], ROLES[best], datetime.fromtimestamp(claims["exp"], UTC))
+        return Person(name[:200], ROLES[best], until)
 
     def _key(self, kid: Any) -> jwt.PyJWK | None:
         if kid is not None and not isinstance(kid, str):
@@ -78,7 +82,7 @@ class Oidc:
                 raise ValueError("the issuer gives itself another name")
             place = about["jwks_uri"]
         found = _get(place) if place.startswith(("https://", "http://")) else json.loads(Path(place).read_text("utf-8"))
-        return {key.key_id: key for key in jwt.PyJWKSet.from_dict(found).keys if key.key_type != "oct"}
+        return {key.key_id: key for key in jwt.PyJWKSet.from_dict({"keys": _for_signatures(found)}).keys}
 
     def check(self) -> None:
         """SettingsError if no key of the issuer can be had now."""
@@ -90,6 +94,16 @@ class Oidc:
                     f"the keys of {self._settings.oidc_issuer} cannot be had ({type(error).__name__}); "
                     "check oidc_issuer and oidc_keys"
                 ) from None
+
+
+def _for_signatures(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The public keys of a JWKS that are meant for signatures; a key for encryption must not vouch for anybody."""
+    keys: list[dict[str, Any]] = found["keys"]
+    return [
+        key
+        for key in keys
+        if key.get("kty") != "oct" and key.get("use", "sig") == "sig" and "verify" in key.get("key_ops", ["verify"])
+    ]
 
 
 def _claim(claims: dict[str, Any], path: str) -> Any:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from typing import Annotated, Literal
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from itertools import islice
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from whatelse.errors import WhatelseError
 from whatelse.server import schemas
-from whatelse.server.auth import COOKIE, Gate, needs
+from whatelse.server.auth import COOKIE, Gate, address_of, needs
 from whatelse.server.service import Service
 from whatelse.server.visits import REFUSALS, Here, Viewer
-from whatelse.store import Person, StoreError
+from whatelse.store import Person
 from whatelse.store.labels import labels, to_csv, to_parquet
 
 router = APIRouter()
+ROWS = 500  # of an export sent at a time
+PROMPT = 0.04  # seconds within which readiness is answered, whatever the database does
+STALE = 5.0  # seconds after which a database that has not answered counts as away
 Admin = Annotated[Person, Depends(needs("admin"))]
 
 
@@ -37,29 +43,71 @@ def _model(service: Service) -> schemas.Model:
 async def reload_model(service: Here, _: Admin) -> schemas.Model:
     """Load the model file again. If it cannot be used the old model goes on serving, and 422 says why."""
     try:
-        await service.run(service.reload)
+        await service.lanes.slow.run(service.reload)
     except WhatelseError as refused:
         raise HTTPException(422, f"the old model goes on serving: {refused}") from None
     return _model(service)
 
 
-@router.get("/api/decisions/export", tags=["decisions"], responses=REFUSALS)
-async def export(service: Here, _: Admin, format: Literal["csv", "parquet"] = "csv") -> Response:
-    """Decisions as labels: one row per visit and tag that stands confirmed or rejected."""
+EXPORTED: dict[int | str, dict[str, Any]] = {
+    **REFUSALS,
+    200: {
+        "description": "Labels, one row per visit and tag.",
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
+}
+
+
+@router.get("/api/decisions/export", tags=["decisions"], responses=EXPORTED, response_class=Response)
+async def export(
+    request: Request, service: Here, _: Admin, format: Literal["csv", "parquet"] = "csv"
+) -> StreamingResponse:
+    """Decisions as labels: one row per visit and tag that stands confirmed or rejected.
+
+    Read and sent page by page: while a slow client takes its time nothing is held but its place among `max_exports`.
+    """
+    state = request.app.state
+    running: int = getattr(state, "exports", 0)
+    if running >= service.settings.max_exports:
+        raise HTTPException(503, "as many exports as allowed are under way; try again later", {"Retry-After": "10"})
+    state.exports = running + 1
+    pieces = _csv(service) if format == "csv" else _parquet(service)
+    try:
+        first = await anext(pieces)  # what fails now can still be said
+    except BaseException:
+        state.exports -= 1
+        raise
     name = {"Content-Disposition": f'attachment; filename="labels.{format}"'}
-    if format == "csv":
+    kind = "text/csv" if format == "csv" else "application/vnd.apache.parquet"
 
-        def lines() -> Iterator[str]:
-            yield from to_csv(labels(service.store))
+    async def sent() -> AsyncIterator[bytes]:
+        try:
+            yield first
+            async for piece in pieces:
+                yield piece
+        finally:
+            state.exports -= 1
+            await pieces.aclose()
 
-        return StreamingResponse(lines(), media_type="text/csv", headers=name)
+    return StreamingResponse(sent(), media_type=kind, headers=name)
 
-    def whole() -> bytes:
-        stream = io.BytesIO()
-        to_parquet(labels(service.store), stream)
-        return stream.getvalue()
 
-    return Response(await service.run(whole), media_type="application/vnd.apache.parquet", headers=name)
+async def _csv(service: Service) -> AsyncGenerator[bytes, None]:
+    lines = to_csv(labels(service.store))
+    while piece := await service.lanes.slow.run(lambda: "".join(islice(lines, ROWS))):
+        yield piece.encode("utf-8", "replace")
+
+
+async def _parquet(service: Service) -> AsyncGenerator[bytes, None]:
+    """Parquet is whole before it begins, so it is made in a file without a name."""
+    with tempfile.TemporaryFile() as file:
+        await service.lanes.slow.run(to_parquet, labels(service.store), file)
+        file.seek(0)
+        while piece := await service.lanes.slow.run(file.read, 1 << 16):
+            yield piece
 
 
 # ---- signing in
@@ -71,8 +119,8 @@ async def sign_in(request: Request, response: Response, service: Here, given: sc
     settings, gate = service.settings, gate_of(request)
     if settings.auth == "none":
         raise HTTPException(422, "nobody has to sign in here")
-    person = await gate.signing_in(given.token, request.client.host if request.client else "unknown")
-    text, session = await service.run(service.store.access.open_session, person, settings.session_hours)
+    person = request.state.person = await gate.signing_in(given.token, address_of(request))
+    text, session = await service.lanes.changes.run(service.store.access.open_session, person, settings.session_hours)
     response.set_cookie(
         COOKIE,
         text,
@@ -100,7 +148,7 @@ async def session(service: Here, person: Viewer) -> schemas.SessionOut:
 async def sign_out(request: Request, response: Response, service: Here, _: Viewer) -> None:
     """End the session."""
     if cookie := request.cookies.get(COOKIE):
-        await service.run(service.store.access.close_session, cookie)
+        await service.lanes.changes.run(service.store.access.close_session, cookie)
         gate_of(request).forget()
     response.delete_cookie(COOKIE)
 
@@ -108,24 +156,47 @@ async def sign_out(request: Request, response: Response, service: Here, _: Viewe
 # ---- running
 
 
-@router.get("/healthz", tags=["running"])
+@router.get("/healthz", tags=["running"], responses={421: {"model": schemas.Problem}})
 async def health() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", tags=["running"], response_model=dict[str, str])
-async def ready(service: Here) -> Response:
-    """The model is loaded and the database answers; else 503."""
-    try:
-        await service.run(service.store.ping)
-        fine = service.ready
-    except (StoreError, RuntimeError):
-        fine = False
+NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": dict[str, str]}, 421: {"model": schemas.Problem}}
+
+
+@router.get("/readyz", tags=["running"], response_model=dict[str, str], responses=NOT_READY)
+async def ready(request: Request, service: Here) -> Response:
+    """The model is loaded and the database takes what is written; else 503. Answers at once, by what is known."""
+    pulse: Pulse = getattr(request.app.state, "pulse", None) or Pulse(service)
+    request.app.state.pulse = pulse
+    fine = service.ready and await pulse.beats()
     return JSONResponse({"status": "ready" if fine else "not ready"}, 200 if fine else 503)
 
 
-@router.get("/metrics", tags=["running"], response_class=PlainTextResponse)
+class Pulse:
+    """Whether the database took a commit lately. Asking again soon does not make another one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._trying: asyncio.Future[None] | None = None
+        self._fine, self._at = False, 0.0
+
+    async def beats(self) -> bool:
+        """The outcome of a commit now if it comes promptly, else of the last one if that is not long ago."""
+        if self._trying is None and (self._at == 0 or time.monotonic() - self._at > 1.0):
+            self._trying = asyncio.wrap_future(self._service.store.pulse())
+            self._trying.add_done_callback(self._tried)
+        if self._trying is not None:
+            await asyncio.wait([self._trying], timeout=PROMPT if self._at > 0 else 1.0)  # nothing is known at first
+        return self._fine and time.monotonic() - self._at < STALE
+
+    def _tried(self, done: asyncio.Future[None]) -> None:
+        self._trying = None
+        self._fine, self._at = not done.cancelled() and done.exception() is None, time.monotonic()
+
+
+@router.get("/metrics", tags=["running"], response_class=PlainTextResponse, responses=REFUSALS)
 async def metrics(service: Here, _: Viewer) -> str:
     """Prometheus' text format."""
     scores = service.worklist.scores

@@ -9,13 +9,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
 from whatelse.errors import WhatelseError
 from whatelse.server.app import create_app
 from whatelse.server.auth import Gate
-from whatelse.server.limits import impatient
+from whatelse.server.connections import protocol
 from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings, SettingsError
 from whatelse.sources import read_visits
@@ -29,7 +30,7 @@ log = logging.getLogger("whatelse.server")
 def open_service(settings: Settings) -> Service:
     """Load the model, read the visits, open the database."""
     settings.check()
-    tagger = load_model(settings.model)
+    tagger = load_model(settings.model, settings.trusted_keys)
     return Service(settings, Store(settings.database), tagger, _visits(settings, tagger))
 
 
@@ -55,7 +56,8 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         Gate(service).check()
         listening = listen(settings)
         gc.freeze()  # model, visits and libraries stay: looking through them again and again would stop everybody
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        # uvicorn raises Ctrl-C again when all is closed: that is how serving ends
+        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(service, listening, announce))
     finally:
         gc.unfreeze()  # or libraries complain at the end about what was never freed
@@ -73,21 +75,25 @@ def listen(settings: Settings) -> socket.socket:
         ) from None
 
 
-async def _run(service: Service, listening: socket.socket, announce: Callable[[str], None]) -> None:
+def server_of(service: Service) -> uvicorn.Server:
+    """The server of a service, with the limits of its settings."""
     settings = service.settings
     config = uvicorn.Config(
         create_app(service),
-        http=impatient(settings.client_seconds),
+        http=protocol(settings),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=settings.keep_alive_seconds,
-        limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=10,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+async def _run(service: Service, listening: socket.socket, announce: Callable[[str], None]) -> None:
+    settings, server = service.settings, server_of(service)
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(service))
     port = listening.getsockname()[1]
@@ -105,7 +111,7 @@ def _reload(service: Service) -> None:
         except WhatelseError as refused:
             log.error("the old model goes on serving: %s", refused)
 
-    service.threads.submit(work)
+    service.lanes.slow.submit(work)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

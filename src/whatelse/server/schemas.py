@@ -5,17 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Note = Annotated[str, StringConstraints(max_length=100_000)]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# Records have the time of the hospital's clock, mostly without a zone: RFC 3339's date-time would promise one.
+LocalTime = Annotated[
+    datetime,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d",
+            "description": "ISO 8601; with a zone if the record has one",
+        }
+    ),
+]
 RequestKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
 
 class Strict(BaseModel):
     """Asked of clients: nothing unknown, nothing converted."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 # ---- asked
@@ -54,15 +66,15 @@ class WantedDecision(Strict):
 
     subject: Name = Field(description="a condition, or a finding for present and absent")
     verdict: Literal["confirmed", "rejected", "open", "present", "absent", "unasked"]
-    version: int = Field(ge=0, description="the version of the visit that was looked at")
+    version: int = Field(ge=0, le=2**31 - 1, description="the version of the visit that was looked at")
     request: RequestKey = Field(description="made by the client, new for each decision, the same for a retry")
-    model: str | None = Field(default=None, max_length=64, description="digest of the model whose answer was looked at")
+    model: Digest | None = Field(default=None, description="of the model whose answer was looked at")
 
 
 class WantedUndo(Strict):
     """Take back the newest decision of the visit."""
 
-    version: int = Field(ge=0)
+    version: int = Field(ge=0, le=2**31 - 1)
     request: RequestKey
 
 
@@ -72,7 +84,7 @@ class Search(Strict):
     words: str = Field(default="", max_length=200)
     condition: Name | None = Field(default=None, description="likeliest first")
     status: Literal["all", "decided", "undecided"] = "all"
-    offset: int = Field(default=0, ge=0)
+    offset: int = Field(default=0, ge=0, le=2**31 - 1)
     limit: int = Field(default=50, ge=1, le=200)
 
 
@@ -131,7 +143,7 @@ class Record(BaseModel):
     medication_history: list[str] | None
     dispensed: list[str] | None
     coded: list[str] | None
-    time: datetime | None
+    time: LocalTime | None
 
 
 class VisitView(View):
@@ -180,7 +192,8 @@ class Reason(BaseModel):
 
 
 class Why(BaseModel):
-    """total = prior + reasons + others + rest, in log odds. Reasons of open tags are given what is confirmed."""
+    """total = prior + reasons + absent + others + sureness + rest, in log odds. Reasons of open tags are given what is
+    confirmed; absent sums up, by part of the record, all that it does not have."""
 
     model: str
     condition: str
@@ -188,7 +201,9 @@ class Why(BaseModel):
     total: float
     prior: float
     reasons: list[Reason]
+    absent: dict[str, float]
     others: dict[str, float]
+    sureness: float
     rest: float
 
 
@@ -222,7 +237,7 @@ class Row(BaseModel):
     age: float | None
     sex: str | None
     chief_complaint: str | None
-    time: datetime | None
+    time: LocalTime | None
     top: list[tuple[str, float]]
     confirmed: list[str]
     rejected: int

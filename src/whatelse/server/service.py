@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from whatelse.errors import ModelFileError, WhatelseError
+from whatelse.model.signing import verify_model
 from whatelse.server.answers import Answers
+from whatelse.server.lanes import Lanes
 from whatelse.server.metrics import Metrics
 from whatelse.server.settings import Settings
 from whatelse.server.worklist import Worklist
@@ -30,26 +30,28 @@ class Service:
         self.worklist = Worklist(visits, store.secret("visits"))
         self.answers = Answers()
         self.metrics = Metrics()
-        self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="whatelse-answer")
+        self.lanes = Lanes(settings.threads, settings.max_wait)
         self.ready = False
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work` in a thread, so that the event loop goes on answering others."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
+        return await self.lanes.answers.run(work, *args)
 
     def start(self) -> None:
         """Begin scoring the worklist in the background."""
+        self.store.serving(self.tagger.digest_)
         self.worklist.score(self.tagger)
         self.ready = True
 
     def reload(self) -> str:
         """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest."""
         try:
-            tagger = load_model(self.settings.model)
+            tagger = load_model(self.settings.model, self.settings.trusted_keys)
         except WhatelseError:
             self.metrics.count("model_reloads", outcome="refused")
             raise
         self.metrics.count("model_reloads", outcome="loaded")
+        self.store.serving(tagger.digest_)
         self.tagger = tagger
         self.worklist.score(tagger)
         return tagger.digest_
@@ -58,13 +60,19 @@ class Service:
         """Stop threads and close the database."""
         self.ready = False
         self.worklist.stop()
-        self.threads.shutdown(wait=True, cancel_futures=True)
+        self.lanes.close()
         self.store.close()
 
 
-def load_model(path: Path) -> Tagger:
-    """A model that has answered once: it is checked, and its kernels are compiled before anybody waits for them."""
+def load_model(path: Path, trusted: Sequence[Path] = ()) -> Tagger:
+    """A model that has answered once: it is checked, and its kernels are compiled before anybody waits for them.
+
+    trusted: public keys; with any, the model must be signed by one of them.
+    """
+    signed = verify_model(path, trusted) if trusted else None
     tagger = Tagger.load(path)
+    if signed is not None and tagger.digest_ != signed:  # it was exchanged between the two looks at it
+        raise ModelFileError(f"{path}: is not the model that was signed; load it again")
     trial = Visit("trial", age=50.0, sex="F", chief_complaint="", triage_note="", md_comments="")
     try:
         reading = tagger.read(trial)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
 
@@ -70,17 +71,39 @@ class Settings(BaseSettings):
         default="roles", description="claim with viewer, clinician or admin; a.b looks inside a"
     )
     oidc_name_claim: str = Field(default="sub", description="claim that names the person in the history")
+    trusted_proxies: list[str] = Field(
+        default=[], description="addresses or networks of proxies whose X-Forwarded-For is believed, as 10.0.0.7"
+    )
+    trusted_keys: list[Path] = Field(
+        default=[], description="public keys (PEM); with any, only models signed by one of them are loaded"
+    )
+    audit: bool = Field(default=True, description="note who signed in, read, decided, exported or was refused")
+    audit_days: int = Field(default=0, ge=0, description="days that audit lines are kept; 0 for ever")
+    max_head: int = Field(default=32_768, ge=1_000, description="bytes of a request's line and headers, at most")
+    max_headers: int = Field(default=100, ge=10, description="headers of a request, at most")
+    max_characters: int = Field(default=60_000, ge=100, description="characters in the notes of a posted visit")
+    max_words: int = Field(default=12_000, ge=100, description="words and signs in the notes of a posted visit")
+    max_wait: float = Field(
+        default=0.12,
+        gt=0,
+        description="seconds that a request may wait for its turn; it is refused if it would be longer",
+    )
+    max_exports: int = Field(default=2, ge=1, description="exports at once")
+    workers: int = Field(default=1, ge=1, le=64, description="processes that serve; more than one needs PostgreSQL")
     max_body: int = Field(default=1_000_000, ge=1_000, description="bytes of a request's body, at most")
     rate_limit: float = Field(
         default=50, ge=0, description="requests a second of one person, lastingly; 0 for no limit"
     )
     rate_burst: int = Field(default=200, ge=1, description="requests of one person at once")
     failures_per_minute: int = Field(
-        default=20, ge=1, description="refused sign-ins from one address before it must wait"
+        default=20, ge=1, description="wrong tokens from one address, or the same one again, before it is told to wait"
     )
     client_seconds: float = Field(default=10, gt=0, description="time a client has to send a request")
     keep_alive_seconds: int = Field(default=30, ge=1, description="time a connection may be idle")
-    max_connections: int = Field(default=1000, ge=10, description="connections and requests at once; more get 503")
+    max_connections: int = Field(default=1000, ge=10, description="connections at once; then the most silent goes")
+    connections_per_address: int = Field(
+        default=250, ge=1, description="connections of one address; of those behind a trusted proxy, requests at once"
+    )
     threads: int = Field(
         default=1,
         ge=1,
@@ -105,6 +128,13 @@ class Settings(BaseSettings):
             raise SettingsError("--auth oidc needs the settings oidc_issuer and oidc_audience")
         if self.cookie_samesite == "none" and not self.cookie_secure:
             raise SettingsError("cookie_samesite none works over HTTPS only: set secure_cookie to true")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError:
+                raise SettingsError(f"trusted_proxies: {proxy!r} is not an address or a network") from None
+        if self.workers > 1 and not self.database.startswith("postgres"):
+            raise SettingsError("more than one worker needs PostgreSQL: --database postgresql://user@host/name")
         for origin in self.frame_ancestors:
             scheme, _, rest = origin.partition("://")
             if scheme not in ("http", "https") or not rest or set(rest) & set(" ;,'\"/"):
@@ -128,27 +158,37 @@ def is_loopback(host: str) -> bool:
 
 def load_settings(config: Path | None, **given: Any) -> Settings:
     """Settings from the command line (`given`, None for not given), the environment and a YAML file, checked."""
-    from_file: dict[str, Any] = {}
-    if config is not None:
-        try:
-            from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            raise SettingsError(f"{config}: cannot be read as YAML") from None
-        if not isinstance(from_file, dict):
-            raise SettingsError(f"{config}: needs lines of the form 'name: value'")
-    given = {name: value for name, value in given.items() if value is not None}
+    from_file = {} if config is None else _read(config)
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
+
     try:
-        ambient = _Ambient().model_dump(exclude_unset=True)
-        settings = Settings.model_validate({**from_file, **ambient, **given})
+        settings = Layered(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise SettingsError(f"settings: {problems}; 'whatelse serve --settings' lists them") from None
+    except UnreadableSetting as error:
+        raise SettingsError(f"settings: {error}; a list is written as JSON: '[\"tags.example.org\"]'") from None
     settings.check()
     return settings
 
 
-class _Ambient(Settings):
-    """Only what the environment says."""
-
-    model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="ignore")
-    model: Path = Path()
+def _read(config: Path) -> dict[str, Any]:
+    """Settings by name from a YAML file."""
+    try:
+        from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        raise SettingsError(f"{config}: cannot be read as YAML") from None
+    if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):
+        raise SettingsError(f"{config}: needs lines of the form 'name: value'")
+    return from_file

@@ -6,6 +6,8 @@ from fastapi import APIRouter, HTTPException
 
 from whatelse.errors import QueryError
 from whatelse.server import answers, schemas
+from whatelse.server.limits import too_much_text
+from whatelse.server.service import Service
 from whatelse.server.visits import REFUSALS, Here, Viewer
 from whatelse.store import State
 from whatelse.tagger import Tagger
@@ -19,6 +21,7 @@ async def suggest(service: Here, _: Viewer, asked: schemas.AskedVisit, full: boo
     """Suggestions for a posted visit; with `full`, also marks and questions."""
     tagger = service.tagger
     state = _state(tagger, asked)
+    await _readable(service, asked.visit)
 
     def work() -> schemas.TypedView:
         reading = tagger.read(answers.typed(asked.visit))
@@ -42,6 +45,7 @@ async def why(service: Here, _: Viewer, asked: schemas.AskedWhy) -> schemas.Why:
     state = _state(tagger, asked)
     if asked.condition not in tagger.conditions_:
         raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
+    await _readable(service, asked.visit)
     try:
         return await service.run(lambda: answers.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
     except QueryError as refused:
@@ -56,3 +60,10 @@ def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
     if {*given.confirmed} & {*given.rejected} or {*given.present} & {*given.absent}:
         raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")
     return given
+
+
+async def _readable(service: Service, visit: schemas.TypedVisit) -> None:
+    """413 if its notes would keep everybody waiting."""
+    notes, limits = (visit.chief_complaint, visit.triage_note, visit.md_comments), service.settings
+    if why := await service.run(too_much_text, notes, limits.max_characters, limits.max_words):
+        raise HTTPException(413, why)

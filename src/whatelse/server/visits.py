@@ -19,7 +19,7 @@ Viewer = Annotated[Person, Depends(needs("viewer"))]
 Clinician = Annotated[Person, Depends(needs("clinician"))]
 TOP = 3  # suggestions in a row of the worklist
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.Problem} for status in (401, 403, 404, 413, 422, 429)
+    status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 413, 415, 421, 422, 429, 500, 503)
 }
 
 
@@ -198,6 +198,8 @@ async def decide(service: Here, person: Clinician, key: str, wanted: schemas.Wan
     if not about_finding:
         _condition(tagger, wanted.subject)
     digest = wanted.model or tagger.digest_
+    if digest != tagger.digest_ and not await service.run(service.store.has_served, digest):
+        raise HTTPException(422, "no model with that digest has served here; name the one whose answer was looked at")
     decision = Decision(
         visit=visit.id,
         version=wanted.version,

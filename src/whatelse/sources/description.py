@@ -21,13 +21,13 @@ import yaml
 from whatelse.errors import InputError
 from whatelse.sources.columns import FIELDS, ColumnMap, column_map, near
 
-OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "labels")
+OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "labels", "codings")
 TABS = {"tab": "\t", "\\t": "\t"}
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables.
+    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables; options: by name.
 
     given: the content it was made of, as JSON values, which `describe` makes into an equal description.
     """
@@ -37,6 +37,7 @@ class Description:
     delimiter: str | None = None
     encoding: str | None = None
     labels: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -48,6 +49,7 @@ def describe(
     delimiter: str | None = None,
     encoding: str | None = None,
     labels: str | Path | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Description:
     """A description from a YAML file, a mapping, or None for a table whose columns bear the names of fields.
 
@@ -59,15 +61,15 @@ def describe(
     else:
         content, file = _content(given)
         from_saved = False
-    options = {"source": source, "delimiter": delimiter, "encoding": encoding}
-    content |= {name: value for name, value in options.items() if value is not None}
+    said = {"source": source, "delimiter": delimiter, "encoding": encoding}
+    content |= {name: value for name, value in said.items() if value is not None}
     if unknown := [str(name) for name in content if name not in (*FIELDS, *OTHER_KEYS)]:
         raise InputError(
             f"the column map names {unknown[0]!r}, which is not a field{near(unknown[0], FIELDS)}; "
-            f"fields: {', '.join(FIELDS)}; beside them {', '.join(OTHER_KEYS[:-1])}",
+            f"fields: {', '.join(FIELDS)}; beside them {', '.join(OTHER_KEYS[:-2])}",
             file=file,
         )
-    for name in options:
+    for name in said:
         if not isinstance(content.get(name, ""), str):
             raise InputError(f"{name!r} in the description must be text", file=file)
     if content.get("labels") and labels is None:
@@ -75,10 +77,14 @@ def describe(
             "these files were read with label tables, and without them findings would have other names: give their "
             "folder with --labels"
         )
+    if content.get("codings") and "codings" not in (options or {}):
+        raise InputError("these records were read with codings of the hospital's own: give --option codings=FILE")
     kind = content.get("source", "table").replace("_", "-")
-    content = {k: v for k, v in content.items() if k not in ("source", "labels")} | {"source": kind}
+    content = {k: v for k, v in content.items() if k not in ("source", "labels", "codings")} | {"source": kind}
     if labels is not None:
         content["labels"] = True
+    if options and "codings" in options:
+        content["codings"] = True
     separator = content.get("delimiter")
     return Description(
         source=kind,
@@ -86,6 +92,7 @@ def describe(
         delimiter=TABS.get(separator, separator) if separator is not None else None,
         encoding=content.get("encoding"),
         labels=Path(labels) if labels is not None else None,
+        options=dict(options or {}),
         given=_plain(content),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,18 +55,20 @@ def read_visits(
     encoding: str | None = None,
     labels: PathLike | None = None,
     like: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> VisitReader:
     """Visits of one or more files, in the order of the files; or of a data frame.
 
     paths      a file or folder, or several; or a pandas or polars data frame or an Arrow table
     source     "table" (CSV, TSV, JSON Lines, Parquet, compressed or not), "mimic-ed" (the folder as
-               downloaded), "nhamcs" (the zips as distributed): see `registry.py`
+               downloaded), "nhamcs" (the zips as distributed), "fhir", "omop": see `registry.py`
     columns    the description of the source as a YAML file or a dict: see `description.py`
     delimiter  table: the column separator of a text table, found out if not given
     encoding   table: the encoding of a text table, found out if not given
     labels     nhamcs: the folder of label tables (rfv_labels.csv, drug_labels.csv …)
     like       the description that a cohort or model kept (`vocabulary.source`), for files like those it was made of;
                used where neither `source` nor `columns` is given
+    options    what else a source takes, by name: those of `registry.py`
     on_error   "raise" stops at the first row that cannot be used; "skip" counts it in `left_out` and goes on
 
     An id seen before is a row that cannot be used. Memory: one batch of rows and the ids seen.
@@ -73,7 +76,7 @@ def read_visits(
     given = columns if columns is None or isinstance(columns, Mapping) else Path(columns)
     how = describe(
         given, saved=like, source=source, delimiter=delimiter, encoding=encoding,
-        labels=None if labels is None else Path(labels),
+        labels=None if labels is None else Path(labels), options=options,
     )  # fmt: skip
     kind = find_source(how)
     report = Report(on_error)
@@ -83,18 +86,34 @@ def read_visits(
         if kind.name != "table":
             raise InputError(f"a data frame is a table, not {kind.name!r}")
         return VisitReader(_once(read_frame(paths, report, how.columns), set(), report, "the data frame"), report, how)
-    files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
+    files = [place(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if not files:
         raise InputError("no files to read visits from")
 
     def visits() -> Iterator[Visit]:
         seen: set[str] = set()
         for file in files:
-            if not file.exists():
+            if isinstance(file, Path) and not file.exists():
                 raise InputError("no such file or folder", file=file)
+            if isinstance(file, str) and not kind.addresses:
+                raise InputError(f"{kind.name} is read from files; an address is for fhir and omop")
             yield from _once(kind.read(file, report, how), seen, report, file)
 
     return VisitReader(visits(), report, how)
+
+
+def place(path: PathLike) -> Path | str:
+    """A path; or the address of a server or database, with the slashes that a Path takes from it."""
+    text = os.fspath(path)
+    found = re.match(r"^([a-z][a-z0-9+]+):(/+)", text)
+    if found is None:
+        return Path(text)
+    scheme, rest = found[1], text[found.end() :]
+    if len(found[2]) > 1:
+        return text
+    if scheme in ("duckdb", "sqlite"):  # a file: three slashes before a relative path, four before an absolute one
+        return f"{scheme}:///{'/' if Path('/' + rest).exists() else ''}{rest}"
+    return f"{scheme}://{rest}"
 
 
 def is_frame(value: Any) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.stats import chi2, poisson
+from scipy.stats import chi2, false_discovery_control, poisson
 
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
@@ -145,9 +145,9 @@ def _dependence(known: Cohort, fdr: float, min_odds: float) -> list[tuple[Depend
     p[few] = poisson.sf(observed[few] - 1, expected[few])
     testable = variance > 0
     testable[np.arange(len(p)), known.anchor_columns] = False  # an anchor goes with itself
-    p[~testable] = 1.0
-    certain = p <= _threshold(p[testable], fdr)
-    warn = certain & testable & ((odds >= min_odds) | (odds <= 1 / min_odds))
+    certain = np.zeros_like(testable)
+    certain[testable] = false_discovery_control(p[testable]) <= fdr
+    warn = certain & ((odds >= min_odds) | (odds <= 1 / min_odds))
     names = known.vocabulary.names
     out = []
     for i in range(len(p)):
@@ -188,10 +188,3 @@ def _product(rows: NDArray[np.bool_], X: csr_matrix) -> Floats:
     """(m, n) how many of each column's rows have each finding."""
     counts: Floats = (csr_matrix(rows.T.astype(np.float64)) @ X.astype(np.float64)).toarray()
     return counts
-
-
-def _threshold(p: Floats, fdr: float) -> float:
-    """Benjamini and Hochberg: the largest p that is still a discovery; -1 if none is."""
-    ordered = np.sort(p)
-    good = np.flatnonzero(ordered <= fdr * np.arange(1, ordered.size + 1) / max(ordered.size, 1))
-    return float(ordered[good[-1]]) if good.size else -1.0

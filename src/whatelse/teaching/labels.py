@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -169,6 +170,14 @@ def rates_from_labels(path: Path, cohort: Cohort, *, others: Others = "refuse") 
         weights=None if weights is None else weights[rows], known=known[rows] >= 0,
     )  # fmt: skip
     return rates, len(rows)
+
+
+def with_labels(cohort: Cohort, path: Path, *, others: Others = "refuse") -> Cohort:
+    """The cohort with the labels of a file put in where it had none; what people said counts for more than billing."""
+    said = read_labels(path, cohort, others=others)
+    before = np.zeros(said.shape, dtype=bool) if cohort.Y is None else cohort.Y
+    Y = np.where(said >= 0, said == 1, before)
+    return replace(cohort, Y=Y, known=cohort.known | (said >= 0))
 
 
 def labels_in(path: Path, conditions: Iterable[str]) -> int | None:

@@ -15,6 +15,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from whatelse.evaluation.rows import METRICS, OURS, row_of
+
 INK = "#0a0b0c"  # replaced by the page's own colour
 # Okabe and Ito's colours, told apart by people who see colours differently; markers differ too
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
@@ -42,22 +44,20 @@ STYLE = {
 }
 
 
-def scores(rows: list[dict[str, Any]], paper: dict[str, tuple[float, float, float]]) -> str:
+def scores(rows: list[dict[str, Any]]) -> str:
     """Accuracy, top 5 and MRR of every model with intervals; hollow diamonds are the paper's own figures."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 0.36 * len(rows) + 1.1), layout="constrained")
         panels = figure.subplots(1, 3, sharey=True)
-        for k, (axes, metric, title) in enumerate(
-            zip(panels, ("accuracy", "top5", "mrr"), ("Accuracy", "Top 5", "Mean reciprocal rank"), strict=True)
-        ):
+        for k, (axes, metric) in enumerate(zip(panels, METRICS, strict=True)):
             for y, row in enumerate(rows):
-                colour = COLOURS[1] if row["model"] == "whatelse" else COLOURS[0]
+                colour = COLOURS[1] if row["model"] == OURS else COLOURS[0]
                 low, high = row[f"{metric}_interval"]
                 axes.plot([low, high], [y, y], color=colour, linewidth=2.2, alpha=0.55, solid_capstyle="round")
                 axes.plot(row[metric], y, "o", color=colour, markersize=6)
-                if row["model"] in paper:
-                    axes.plot(paper[row["model"]][k], y, "D", markerfacecolor="none", color=INK, alpha=0.55)
-            axes.set_title(title)
+                if paper := row_of(row["model"]).paper:
+                    axes.plot(paper[k], y, "D", markerfacecolor="none", color=INK, alpha=0.55)
+            axes.set_title(METRICS[metric])
             axes.grid(axis="x")
             axes.tick_params(length=0)
             axes.spines["left"].set_visible(False)
@@ -67,30 +67,31 @@ def scores(rows: list[dict[str, Any]], paper: dict[str, tuple[float, float, floa
 
 
 def course(courses: list[dict[str, Any]]) -> str:
-    """The paper's figure: bound (left) and held-out tag (right) by epoch, one line per weight decay.
+    """The paper's figure: by epoch, bound, likelihood of held-out visits and held-out tag, one line per weight decay.
 
     A large dot marks the selected model; dashed: without the supervised term (lambda 0); dotted: random start.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 4.3), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+        bound, *watched = figure.subplots(1, 3)
         burn_in = max((c["burn_in"] for c in courses), default=0)
         for k, run in enumerate(courses):
             style, colour = _line(run), COLOURS[k % len(COLOURS)]
             epochs = range(1, len(run["bound"]) + 1)
-            left.plot(epochs, run["bound"], style, color=colour, linewidth=1.5, label=_name(run))
-            looks = [(e, t) for e, t in zip(run["checked"], run["heldout_tag"], strict=True) if t is not None]
-            if looks and run["burn_in"] and len(run["bound"]) >= run["burn_in"]:
-                looks.insert(1, (run["burn_in"], looks[0][1]))  # theta rests, so the model is still the start
-            right.plot(*zip(*looks, strict=True), style, color=colour, linewidth=1.5)
-            if run["selected"]:
-                at = dict(zip(run["checked"], run["heldout_tag"], strict=True))[run["best_epoch"]]
-                right.plot(run["best_epoch"], at, "o", color="#d00000", markersize=12, zorder=5)
-                if run["best_epoch"]:
-                    left.plot(run["best_epoch"], run["bound"][run["best_epoch"] - 1], "o", color="#d00000",
-                              markersize=12, zorder=5)  # fmt: skip
-        _clip_early(left, courses)
-        for axes, title in ((left, "Variational bound, per visit"), (right, "Held-out tag, accuracy on test visits")):
+            bound.plot(epochs, run["bound"], style, color=colour, linewidth=1.5, label=_name(run))
+            if run["selected"] and run["best_epoch"]:
+                _mark(bound, run["best_epoch"], run["bound"][run["best_epoch"] - 1])
+            for axes, name in zip(watched, ("likelihood", "tag"), strict=True):
+                looks = [(e, t) for e, t in zip(run["checked"], run["watched"][name], strict=True) if t is not None]
+                if run["selected"] and run["best_epoch"] in dict(looks):
+                    _mark(axes, run["best_epoch"], dict(looks)[run["best_epoch"]])
+                if looks and looks[0][0] == 0 and 0 < run["burn_in"] <= len(run["bound"]):
+                    looks.insert(1, (run["burn_in"], looks[0][1]))  # theta rests, so the model is still the start
+                axes.plot(*zip(*looks, strict=True), style, color=colour, linewidth=1.5)
+        _clip_early(bound, [run["bound"] for run in courses])
+        _clip_early(watched[0], [[v for v in run["watched"]["likelihood"][1:] if v is not None] for run in courses])
+        titles = ("Variational bound, per visit", "Likelihood of held-out visits", "Held-out tag, accuracy")
+        for axes, title in zip((bound, *watched), titles, strict=True):
             axes.set_title(title)
             axes.set_xlabel("epoch")
             axes.grid()
@@ -98,6 +99,10 @@ def course(courses: list[dict[str, Any]]) -> str:
                 axes.axvspan(0, burn_in, color=INK, alpha=0.06, linewidth=0)
         figure.legend(loc="outside lower center", ncols=3)
         return _svg(figure, "course", "The course of optimisation")
+
+
+def _mark(axes: Axes, epoch: float, value: float) -> None:
+    axes.plot(epoch, value, "o", color="#d00000", markersize=12, zorder=5)
 
 
 def reliability(curves: list[dict[str, Any]]) -> str:
@@ -136,9 +141,9 @@ def _name(run: dict[str, Any]) -> str:
     return name + (" (selected)" if run["selected"] else "")
 
 
-def _clip_early(axes: Axes, courses: list[dict[str, Any]]) -> None:
-    """The first epochs, before the recognition model has learned the priors, would flatten all the rest."""
-    later = [value for run in courses for value in run["bound"][len(run["bound"]) // 10 :] if math.isfinite(value)]
+def _clip_early(axes: Axes, lines: list[list[float]]) -> None:
+    """Leave the first tenth of the lines out of the axis' range: early epochs would flatten all the rest."""
+    later = [value for line in lines for value in line[len(line) // 10 :] if math.isfinite(value)]
     if later:
         margin = 0.05 * (max(later) - min(later)) or 1.0
         axes.set_ylim(min(later) - margin, max(later) + margin)

@@ -1,0 +1,232 @@
+"""Bundles and Bulk Data files -> visits: JSON and NDJSON, compressed or not, single files or folders of them.
+
+A patient's resources may be spread over many files (Bulk Data has one per type), so they are first put by patient into
+a temporary SQLite database; memory holds one patient, one Bundle and no more, whatever the number of visits.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from whatelse.errors import InputError
+from whatelse.sources.codings import Codings
+from whatelse.sources.fhir.models import MODELS, Encounter
+from whatelse.sources.fhir.resources import Broken, Resources, entries, local
+from whatelse.sources.fhir.visit import is_emergency, visit_of
+from whatelse.sources.report import Report
+from whatelse.sources.textfile import damage, open_bytes
+from whatelse.visits import Visit
+
+NAMES = (".json", ".ndjson", ".jsonl")
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+SHARED = ("Binary", "Medication")  # of no patient
+LARGEST = 1 << 30  # bytes of one Bundle, which has to be in memory as a whole
+LONGEST = 64 << 20  # bytes of one line of NDJSON
+WANTED = tuple(MODELS)
+_MISSING = {
+    "DocumentReference": "notes are unknown",
+    "Observation": "vital signs are unknown",
+    "MedicationAdministration": "orders of the visit stand in for drugs given",
+    "Condition": "problem lists and diagnoses are unknown",
+}
+
+
+def read_files(path: Path, report: Report, codings: Codings) -> Iterator[tuple[int, Visit]]:
+    """(number from 1, visit) of every emergency encounter, by patient. A broken resource is left out, and counted."""
+    files = find_files(path)
+    with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch:
+        spool = Spool(Path(scratch) / "resources.db")
+        try:
+            for file in files:
+                _load(file, spool, report)
+            yield from _visits(path, spool, report, codings)
+        finally:
+            spool.close()
+
+
+def find_files(path: Path) -> list[Path]:
+    """The FHIR files of a folder and the folders in it, or the one file."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.is_file() and _stem(file).endswith(NAMES))
+    if not found:
+        raise InputError(f"no FHIR files in this folder; they end in {', '.join(NAMES)}, compressed or not", file=path)
+    return found
+
+
+def _stem(file: Path) -> str:
+    name = file.name.lower()
+    return next((name.removesuffix(end) for end in PACKED if name.endswith(end)), name)
+
+
+class Spool:
+    """Resources by patient, on disk."""
+
+    def __init__(self, file: Path) -> None:
+        self._db = sqlite3.connect(file, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=OFF")
+        self._db.execute("PRAGMA synchronous=OFF")
+        self._db.execute("CREATE TABLE resource (patient TEXT, file TEXT, row INTEGER, body TEXT)")
+        self._db.execute("CREATE TABLE shared (name TEXT PRIMARY KEY, body TEXT)")
+        self._db.execute("CREATE TABLE emergency (patient TEXT PRIMARY KEY)")
+        self._db.execute("BEGIN")
+        self.types: set[str] = set()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def add(self, raw: Any, file: Path, row: int) -> None:
+        """Keep a resource of a type that is read; Broken if nobody could say whose it is."""
+        kind = raw.get("resourceType") if isinstance(raw, dict) else None
+        if not isinstance(kind, str):
+            raise Broken("entry is not a resource")
+        if kind not in WANTED:
+            return
+        self.types.add(kind)
+        body, number = json.dumps(raw), raw.get("id")
+        if kind in SHARED:
+            self._db.execute("INSERT OR REPLACE INTO shared VALUES (?, ?)", (f"{kind}/{number}", body))
+            return
+        whose = f"Patient/{number}" if kind == "Patient" else _subject(raw)
+        if whose is None:
+            raise Broken(f"{kind} names no patient")
+        self._db.execute("INSERT INTO resource VALUES (?, ?, ?, ?)", (whose, str(file), row, body))
+        if kind == "Encounter" and _says_emergency(raw):
+            self._db.execute("INSERT OR IGNORE INTO emergency VALUES (?)", (whose,))
+
+    def patients(self) -> Iterator[list[tuple[str, int, str]]]:
+        """(file, row, JSON) of every resource of a patient, for patients with an emergency encounter."""
+        self._db.execute("COMMIT")
+        self._db.execute("CREATE INDEX by_patient ON resource (patient)")
+        for (patient,) in self._db.execute("SELECT patient FROM emergency ORDER BY patient"):
+            yield self._db.execute(
+                "SELECT file, row, body FROM resource WHERE patient = ? ORDER BY rowid", (patient,)
+            ).fetchall()
+
+    def shared(self, name: str) -> Any:
+        """A Binary or Medication by "Type/id"; None if it is not there."""
+        row = self._db.execute("SELECT body FROM shared WHERE name = ?", (name,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+
+def _subject(raw: dict[str, Any]) -> str | None:
+    reference = raw.get("subject") or raw.get("patient")
+    text = reference.get("reference") if isinstance(reference, dict) else None
+    found = local(text) if isinstance(text, str) else None
+    return found if found and found.startswith("Patient/") else None
+
+
+def _says_emergency(raw: dict[str, Any]) -> bool:
+    kind = raw.get("class")
+    return isinstance(kind, dict) and str(kind.get("code")).upper() in ("EMER", "E")
+
+
+def _load(file: Path, spool: Spool, report: Report) -> None:
+    with damage(file), open_bytes(file) as stream:
+        lines = _stem(file).endswith((".ndjson", ".jsonl"))
+        for row, raw in _lines(stream, file, report) if lines else _bundle(stream, file):
+            try:
+                spool.add(raw, file, row)
+            except Broken as broken:
+                report.leave_out(broken.kind, InputError(broken.kind, file=file, row=row))
+
+
+def _lines(stream: Any, file: Path, report: Report) -> Iterator[tuple[int, Any]]:
+    row = 0
+    while line := stream.readline(LONGEST + 1):
+        row += 1
+        if len(line) > LONGEST:
+            raise InputError(f"this line is longer than {LONGEST >> 20} MB", file=file, row=row)
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError):
+            report.leave_out("line is not JSON", InputError("this line is not JSON", file=file, row=row))
+            continue
+        yield row, raw
+
+
+def _bundle(stream: Any, file: Path) -> Iterator[tuple[int, Any]]:
+    text = stream.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise InputError(f"is larger than {LARGEST >> 30} GB: export it as NDJSON (Bulk Data)", file=file)
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError("is not a JSON document; a file with one resource a line ends in .ndjson", file=file) from None
+    del text
+    if not isinstance(raw, dict) or not isinstance(raw.get("resourceType"), str):
+        raise InputError("is no FHIR resource: expected a Bundle, or one resource", file=file)
+    names = _full_urls(raw)
+    for row, resource in enumerate(entries(raw), start=1):
+        if names and isinstance(resource, dict) and resource.get("resourceType") in WANTED:
+            _relink(resource, names)
+        yield row, resource
+
+
+def _full_urls(raw: dict[str, Any]) -> dict[str, str]:
+    """urn:… of an entry -> "Type/id": within a transaction Bundle references are to those."""
+    names, found = {}, raw.get("entry")
+    for entry in found if isinstance(found, list) else ():
+        resource, url = (entry.get("resource"), entry.get("fullUrl")) if isinstance(entry, dict) else (None, None)
+        if isinstance(resource, dict) and isinstance(url, str) and url.startswith("urn:"):
+            names[url] = f"{resource.get('resourceType')}/{resource.get('id')}"
+    return names
+
+
+def _relink(value: Any, names: dict[str, str]) -> None:
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            for key in ("reference", "url"):
+                if isinstance(value.get(key), str) and value[key] in names:
+                    value[key] = names[value[key]]
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+
+
+def _visits(path: Path, spool: Spool, report: Report, codings: Codings) -> Iterator[tuple[int, Visit]]:
+    for kind, without in _MISSING.items():
+        if kind not in spool.types:
+            report.note(f"{path}: no {kind} in these files, so {without}")
+    number = 0
+    for rows in spool.patients():
+        resources = Resources(asked=spool.types)
+        for file, row, body in rows:
+            raw = json.loads(body)
+            try:
+                resources.add(raw, strict=True)
+            except Broken as broken:
+                report.leave_out(broken.kind, InputError(broken.kind, file=file, row=row))
+                continue
+            for name in _links(raw):
+                if (shared := spool.shared(name)) is not None:
+                    resources.add(shared)
+        for kind, count in resources.broken.items():
+            report.left_out[kind] += count
+        for encounter in resources.all(Encounter):
+            if is_emergency(encounter) and encounter.status not in ("entered-in-error", "cancelled", "planned"):
+                number += 1
+                yield number, visit_of(encounter, resources, codings).visit
+    if not number:
+        report.note(f"{path}: no emergency encounter (class EMER) in it, so no visits")
+
+
+def _links(raw: dict[str, Any]) -> list[str]:
+    """The Binaries and Medications that a resource refers to."""
+    found: list[Any] = []
+    if raw.get("resourceType") == "DocumentReference" and isinstance(raw.get("content"), list):
+        attachments = [c.get("attachment") for c in raw["content"] if isinstance(c, dict)]
+        found += [a.get("url") for a in attachments if isinstance(a, dict)]
+    if isinstance(reference := raw.get("medicationReference"), dict):
+        found.append(reference.get("reference"))
+    names = [local(text) for text in found if isinstance(text, str)]
+    return [name for name in names if name is not None and name.startswith(SHARED)]

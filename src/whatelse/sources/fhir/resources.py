@@ -1,0 +1,182 @@
+"""Resources: a set of FHIR resources of one patient, checked one by one, and what was looked for at all."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import ValidationError
+
+from whatelse.errors import InputError
+from whatelse.sources.fhir.models import MODELS, Coding, Concept, Reference, Resource
+from whatelse.visits import Code
+
+if TYPE_CHECKING:
+    from whatelse.sources.fhir.models import Drug
+
+R = TypeVar("R", bound=Resource)
+SYSTEMS = {
+    "http://snomed.info/sct": "snomed",
+    "http://hl7.org/fhir/sid/icd-10-cm": "icd10",
+    "http://hl7.org/fhir/sid/icd-10": "icd10",
+    "http://hl7.org/fhir/sid/icd-9-cm": "icd9",
+    "http://loinc.org": "loinc",
+    "http://www.nlm.nih.gov/research/umls/rxnorm": "rxnorm",
+    "http://hl7.org/fhir/sid/ndc": "ndc",
+    "urn:oid:2.16.840.1.113883.6.96": "snomed",
+    "urn:oid:2.16.840.1.113883.6.90": "icd10",
+    "urn:oid:2.16.840.1.113883.6.103": "icd9",
+    "urn:oid:2.16.840.1.113883.6.1": "loinc",
+    "urn:oid:2.16.840.1.113883.6.88": "rxnorm",
+    "urn:oid:2.16.840.1.113883.6.69": "ndc",
+}
+_LOCAL = re.compile(r"(?:^|/)([A-Z][A-Za-z]{2,40})/([A-Za-z0-9\-.]{1,64})(?:/_history/[A-Za-z0-9\-.]{1,64})?$")
+
+
+class Broken(InputError):
+    """A resource that does not fit its model. `kind`: what such resources are counted under."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class Resources:
+    """Resources by type and id. `asked`: the types that somebody looked for, so that none means none;
+    `partial`: those of them of which only a part was seen; `broken`: resources left out, by kind."""
+
+    def __init__(self, asked: Iterable[str] = ()) -> None:
+        self.asked, self.partial = set(asked), set[str]()
+        self.broken: Counter[str] = Counter()
+        self._by_type: dict[str, dict[str, Resource]] = {}
+
+    def add(self, raw: Any, *, strict: bool = False) -> None:
+        """Add one resource as JSON has it; types that are not read are passed over. Broken if `strict`, or counted."""
+        try:
+            checked = check(raw)
+        except Broken as broken:
+            if strict:
+                raise
+            self.broken[broken.kind] += 1
+            return
+        if checked is not None:
+            kept = self._by_type.setdefault(type(checked).__name__, {})
+            kept[checked.id or f"#{len(kept)}"] = checked
+
+    def add_bundle(self, raw: Any) -> None:
+        """Add what a search answered, entry by entry, or a single resource as a prefetch may hold it."""
+        for resource in entries(raw):
+            self.add(resource)
+
+    def all(self, kind: type[R]) -> list[R]:
+        """Every resource of a type, in the order they came."""
+        return cast(list[R], list(self._by_type.get(kind.__name__, {}).values()))
+
+    def find(self, kind: type[R], reference: Reference | str | None) -> R | None:
+        """The resource that a reference names."""
+        name = local(reference)
+        if name is None or not name.startswith(kind.__name__ + "/"):
+            return None
+        return cast("R | None", self._by_type.get(kind.__name__, {}).get(name.partition("/")[2]))
+
+
+def check(raw: Any) -> Resource | None:
+    """A resource as its model; None for a type that is not read; Broken if it does not fit."""
+    kind = raw.get("resourceType") if isinstance(raw, dict) else None
+    if not isinstance(kind, str):
+        raise Broken("entry is not a resource")
+    model = MODELS.get(kind)
+    if model is None:
+        return None
+    try:
+        return model.model_validate(raw)
+    except (ValidationError, RecursionError):
+        raise Broken(f"{kind} is not valid") from None
+
+
+def entries(raw: Any) -> Iterator[Any]:
+    """The resources of a Bundle, or the one resource itself. Outcomes of a search are not of the record."""
+    if not isinstance(raw, dict):
+        return
+    if raw.get("resourceType") != "Bundle":
+        yield raw
+        return
+    found = raw.get("entry")
+    for entry in found if isinstance(found, list) else ():
+        resource = entry.get("resource") if isinstance(entry, dict) else None
+        if isinstance(resource, dict) and resource.get("resourceType") == "OperationOutcome":
+            continue
+        yield resource
+
+
+def next_page(raw: Any) -> str | None:
+    """The address of the page after this one."""
+    links = raw.get("link") if isinstance(raw, dict) else None
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and link.get("relation") == "next" and isinstance(link.get("url"), str):
+            url: str = link["url"]
+            return url
+    return None
+
+
+# ---- reading elements
+
+
+def local(reference: Reference | str | None) -> str | None:
+    """ "Patient/7" of any way to write it; None where it is none."""
+    text = reference.reference if isinstance(reference, Reference) else reference
+    found = _LOCAL.search(text) if text else None
+    return f"{found[1]}/{found[2]}" if found else None
+
+
+def codes(concept: Concept | None) -> list[Code]:
+    """The codes of a concept in systems that are known here."""
+    found = []
+    for coding in concept.coding if concept else ():
+        system = SYSTEMS.get((coding.system or "").rstrip("/"))
+        if system and coding.code and coding.code.strip():
+            found.append(Code(system, coding.code.strip(), coding.display))
+    return found
+
+
+def has_code(concepts: Concept | Iterable[Concept] | None, *wanted: str) -> bool:
+    """Whether a concept, or any of several, has one of these codes in whatever system."""
+    several = [concepts] if isinstance(concepts, Concept) else list(concepts or ())
+    found: Iterator[Coding] = (coding for concept in several for coding in concept.coding)
+    return any(coding.code in wanted for coding in found)
+
+
+def when(text: str | None) -> datetime | None:
+    """A FHIR date or time, with its zone (UTC where it has none); of a partial date, its first moment."""
+    if not text or len(text) > 40:
+        return None
+    text = text.strip()
+    if re.fullmatch(r"\d{4}(-\d{2})?", text):
+        text = (text + "-01-01")[:10] if len(text) == 4 else text + "-01"
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def medication(drug: Drug, resources: Resources) -> Concept | None:
+    """What a medication entry is about: its own concept, or the Medication that it refers to."""
+    from whatelse.sources.fhir.models import Medication
+
+    if drug.medicationCodeableConcept is not None:
+        return drug.medicationCodeableConcept
+    reference = drug.medicationReference.reference if drug.medicationReference else None
+    if reference and reference.startswith("#"):
+        for raw in drug.contained:
+            if raw.get("id") == reference[1:] and raw.get("resourceType") == "Medication":
+                try:
+                    return Medication.model_validate(raw).code
+                except ValidationError:
+                    return None
+        return None
+    found = resources.find(Medication, drug.medicationReference)
+    return found.code if found else None

@@ -1,0 +1,324 @@
+"""The tables of an OMOP CDM (5.3, 5.4), copied as far as emergency visits need them into a DuckDB database on disk.
+
+From a folder of CSV or Parquet files, a DuckDB file, or any database that SQLAlchemy reaches; whatever it is, the joins
+are then the same SQL in one place, and memory does not grow with the number of visits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from whatelse.errors import InputError
+from whatelse.sources.report import Report
+
+EMERGENCY = (9203, 262)  # Emergency Room Visit; Emergency Room and Inpatient Visit
+BATCH = 20_000
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_$]{0,127}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns with their types, and how rows are chosen: of the persons, of their emergency visits, or by concept."""
+
+    columns: dict[str, str]
+    of: str  # visits, persons, concepts or descendants
+    without: str = ""  # what is unknown if the table is not there; "" if it is needed
+
+    @property
+    def needed(self) -> bool:
+        return not self.without
+
+
+_I, _D, _T, _F, _S = "BIGINT", "DATE", "TIMESTAMP", "DOUBLE", "VARCHAR"
+TABLES = {
+    "visit_occurrence": Table(
+        {"visit_occurrence_id": _I, "person_id": _I, "visit_concept_id": _I, "visit_start_date": _D,
+         "visit_start_datetime": _T, "visit_end_date": _D}, "emergency"),
+    "person": Table(
+        {"person_id": _I, "gender_concept_id": _I, "year_of_birth": _I, "month_of_birth": _I, "day_of_birth": _I},
+        "persons"),
+    "drug_exposure": Table(
+        {"person_id": _I, "drug_concept_id": _I, "drug_exposure_start_date": _D, "drug_exposure_end_date": _D,
+         "drug_type_concept_id": _I, "visit_occurrence_id": _I, "drug_source_value": _S},
+        "persons", "drugs are unknown"),
+    "condition_occurrence": Table(
+        {"person_id": _I, "condition_concept_id": _I, "condition_start_date": _D, "condition_end_date": _D,
+         "visit_occurrence_id": _I, "condition_source_value": _S, "condition_source_concept_id": _I},
+        "persons", "diagnoses and problems are unknown"),
+    "measurement": Table(
+        {"measurement_concept_id": _I, "measurement_date": _D, "measurement_datetime": _T, "value_as_number": _F,
+         "visit_occurrence_id": _I}, "visits", "vital signs are unknown"),
+    "observation": Table(
+        {"observation_concept_id": _I, "value_as_string": _S, "visit_occurrence_id": _I}, "visits",
+        "chief complaints are taken from notes only"),
+    "note": Table(
+        {"note_id": _I, "note_date": _D, "note_datetime": _T, "note_class_concept_id": _I, "note_title": _S,
+         "note_text": _S, "visit_occurrence_id": _I}, "visits", "notes are unknown"),
+    "observation_period": Table(
+        {"person_id": _I, "observation_period_start_date": _D, "observation_period_end_date": _D}, "persons",
+        "results are not held to observation periods"),
+    "concept": Table(
+        {"concept_id": _I, "concept_name": _S, "vocabulary_id": _S, "concept_class_id": _S, "concept_code": _S},
+        "concepts", "codes have no names, and nothing is known of vital signs and notes"),
+    "concept_ancestor": Table(
+        {"ancestor_concept_id": _I, "descendant_concept_id": _I}, "descendants", "drugs are named by product"),
+}  # fmt: skip
+CONCEPTS = """
+SELECT DISTINCT id FROM (
+    SELECT drug_concept_id AS id FROM drug_exposure UNION ALL SELECT condition_concept_id FROM condition_occurrence
+    UNION ALL SELECT condition_source_concept_id FROM condition_occurrence
+    UNION ALL SELECT measurement_concept_id FROM measurement UNION ALL SELECT observation_concept_id FROM observation
+    UNION ALL SELECT note_class_concept_id FROM note UNION ALL SELECT ancestor_concept_id FROM concept_ancestor
+) WHERE id > 0
+"""
+ORDER = (*(name for name in TABLES if not name.startswith("concept")), "concept_ancestor", "concept")
+
+
+@contextmanager
+def open_cdm(
+    place: str | Path, schema: str | None, scratch: Path, report: Report
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with TABLES filled; a table that is not there is empty, and `report` says so."""
+    connection = duckdb.connect(str(scratch / "scratch.duckdb"), config={"temp_directory": str(scratch)})
+    try:
+        connection.execute("SET memory_limit = '1GB'")
+        connection.execute("SET preserve_insertion_order = false")
+        text = str(place)
+        if re.match(r"^[a-z0-9+]+:/", text) is None:
+            source: Source = _Files(connection, Path(place))
+        elif text.startswith("duckdb:"):
+            source = _DuckDb(connection, text, schema)
+        else:
+            source = _Sql(connection, text, schema)
+        try:
+            _fill(connection, source, place, report)
+        finally:
+            source.close()
+        yield connection
+    finally:
+        connection.close()
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, source: Source, place: object, report: Report) -> None:
+    shown = hide_password(str(place))
+    for name in ORDER:
+        table = TABLES[name]
+        fields = ", ".join(f"{column} {kind}" for column, kind in table.columns.items())
+        connection.execute(f"CREATE TABLE {name} ({fields})")
+        there = source.columns(name)
+        if there is None:
+            if table.needed:
+                raise InputError(f"no table {name} in it; an OMOP CDM has one", file=shown)
+            report.note(f"{shown}: no table {name}, so {table.without}")
+            continue
+        if lacking := [c for c in table.columns if c not in there and not c.endswith(("_datetime", "_of_birth"))]:
+            raise InputError(f"the table {name} has no column {lacking[0]!r}", file=shown)
+        source.copy(name, table, there)
+        if not table.needed and connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,):
+            report.note(f"{shown}: the table {name} holds nothing for emergency visits, so {table.without}")
+
+
+class Source:
+    """Where tables come from."""
+
+    def columns(self, name: str) -> set[str] | None:
+        """The columns of a table in lower case; None if there is no such table."""
+        raise NotImplementedError
+
+    def copy(self, name: str, table: Table, there: set[str]) -> None:
+        """Fill the table of the scratch database with the rows that are needed."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class _Relations(Source):
+    """A source that DuckDB itself reads: `relation(name)` is what stands after FROM."""
+
+    connection: duckdb.DuckDBPyConnection
+
+    def relation(self, name: str) -> str | None:
+        raise NotImplementedError
+
+    def columns(self, name: str) -> set[str] | None:
+        relation = self.relation(name)
+        if relation is None:
+            return None
+        try:
+            found = self.connection.execute(f"SELECT * FROM {relation} LIMIT 0").description
+        except duckdb.CatalogException:
+            return None
+        except duckdb.Error:
+            raise InputError(f"the table {name} cannot be read as a table") from None
+        return {column[0].lower() for column in found or ()}
+
+    def copy(self, name: str, table: Table, there: set[str]) -> None:
+        fields = [f"TRY_CAST({c} AS {kind})" if c in there else "NULL" for c, kind in table.columns.items()]
+        query = f"INSERT INTO {name} SELECT {', '.join(fields)} FROM {self.relation(name)} {_where(table)}"
+        try:
+            self.connection.execute(query)
+        except duckdb.Error:  # DuckDB quotes the row it stumbled over
+            raise InputError(f"the table {name} is damaged or not what its name says") from None
+
+
+class _Files(_Relations):
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        if not folder.is_dir():
+            raise InputError("OMOP tables are read from a folder of CSV or Parquet files, or a database", file=folder)
+        self.connection = connection
+        self._files = {f.name.lower(): f for f in sorted(folder.iterdir()) if f.is_file()}
+
+    def relation(self, name: str) -> str | None:
+        for end in (".parquet", ".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz"):
+            if (file := self._files.get(name + end)) is not None:
+                path = str(file).replace("'", "''")
+                return f"read_parquet('{path}')" if end == ".parquet" else f"read_csv('{path}', all_varchar = true)"
+        return None
+
+
+class _DuckDb(_Relations):
+    """A DuckDB file, attached read-only."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, address: str, schema: str | None) -> None:
+        self.connection, self._schema = connection, check_name(schema or "main")
+        file = duckdb_file(address)
+        if not file.is_file():
+            raise InputError("no such DuckDB file", file=file)
+        try:
+            connection.execute(f"ATTACH '{str(file).replace(chr(39), chr(39) * 2)}' AS omop_source (READ_ONLY)")
+        except duckdb.Error:
+            raise InputError("is no DuckDB database, or another program is writing to it", file=file) from None
+
+    def relation(self, name: str) -> str:
+        return f'omop_source."{self._schema}".{name}'
+
+    def close(self) -> None:
+        self.connection.execute("DETACH omop_source")
+
+
+class _Sql(Source):
+    """Any other database, through SQLAlchemy: rows stream in batches."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, address: str, schema: str | None) -> None:
+        self.connection, self._schema = connection, schema
+        self._engine = sql_engine(address)
+        import sqlalchemy as sa
+
+        try:
+            self._known = {n.lower(): n for n in sa.inspect(self._engine).get_table_names(schema=schema)}
+        except sa.exc.SQLAlchemyError as error:
+            cause = type(error.__cause__ or error).__name__
+            raise InputError(f"the database cannot be read ({cause})", file=hide_password(address)) from None
+
+    def columns(self, name: str) -> set[str] | None:
+        import sqlalchemy as sa
+
+        if name not in self._known:
+            return None
+        found = sa.inspect(self._engine).get_columns(self._known[name], schema=self._schema)
+        return {column["name"].lower() for column in found}
+
+    def copy(self, name: str, table: Table, there: set[str]) -> None:
+        import sqlalchemy as sa
+
+        def named(other: str) -> Any:
+            columns: list[Any] = [sa.column(c) for c in TABLES[other].columns]
+            return sa.table(self._known[other], *columns, schema=self._schema)
+
+        visits, this = named("visit_occurrence"), named(name)
+        fields = [this.c[c] if c in there else sa.null().label(c) for c in table.columns]
+        emergency = visits.c.visit_concept_id.in_(EMERGENCY)
+        query: Any = sa.select(*fields)
+        if table.of == "emergency":
+            queries = [query.where(this.c.visit_concept_id.in_(EMERGENCY))]
+        elif table.of == "persons":
+            queries = [query.where(this.c.person_id.in_(sa.select(visits.c.person_id).where(emergency)))]
+        elif table.of == "visits":
+            of_visits = sa.select(visits.c.visit_occurrence_id).where(emergency)
+            queries = [query.where(this.c.visit_occurrence_id.in_(of_visits))]
+        else:
+            wanted = CONCEPTS if table.of == "concepts" else "SELECT DISTINCT drug_concept_id FROM drug_exposure"
+            key = this.c.concept_id if table.of == "concepts" else this.c.descendant_concept_id
+            ids = [row[0] for row in self.connection.execute(wanted).fetchall() if row[0]]
+            queries = [query.where(key.in_(ids[start : start + 500])) for start in range(0, len(ids), 500)]
+        casts = ", ".join(f"TRY_CAST({c} AS {kind})" for c, kind in table.columns.items())
+        with self._engine.connect().execution_options(yield_per=BATCH) as database:
+            for one in queries:
+                for rows in database.execute(one).partitions(BATCH):
+                    batch = pa.table({c: _column([row[i] for row in rows]) for i, c in enumerate(table.columns)})
+                    self.connection.register("batch", batch)
+                    self.connection.execute(f"INSERT INTO {name} SELECT {casts} FROM batch")
+                    self.connection.unregister("batch")
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Numbers as they are, everything else as text: databases give dates as dates or as text."""
+    if all(value is None or type(value) in (int, float) for value in values):
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _where(table: Table) -> str:
+    if table.of == "emergency":
+        return f"WHERE TRY_CAST(visit_concept_id AS BIGINT) IN ({', '.join(map(str, EMERGENCY))})"
+    key, among = {
+        "persons": ("person_id", "SELECT person_id FROM visit_occurrence"),
+        "visits": ("visit_occurrence_id", "SELECT visit_occurrence_id FROM main.visit_occurrence"),
+        "concepts": ("concept_id", CONCEPTS),
+        "descendants": ("descendant_concept_id", "SELECT drug_concept_id FROM drug_exposure"),
+    }[table.of]
+    return f"WHERE TRY_CAST({key} AS BIGINT) IN ({among})"
+
+
+def sql_engine(address: str) -> Any:
+    """An engine of SQLAlchemy; InputError without the password if there can be none."""
+    try:
+        import sqlalchemy as sa
+    except ImportError:
+        raise InputError("reading a database needs SQLAlchemy: pip install 'whatelse[serve]'") from None
+    try:
+        return sa.create_engine(address)
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+        raise InputError(
+            f"the database cannot be reached ({type(error).__name__}); its address looks like "
+            "postgresql+psycopg://user@host/db, and its driver must be installed",
+            file=hide_password(address),
+        ) from None
+
+
+def duckdb_file(address: str) -> Path:
+    """The file of duckdb:///relative.duckdb or duckdb:////absolute.duckdb."""
+    return Path(address.removeprefix("duckdb:").removeprefix("///"))
+
+
+def check_name(name: str) -> str:
+    """A schema or table name that may stand in SQL."""
+    if _NAME.match(name) is None:
+        raise InputError("a schema or table name has letters, digits and '_' only")
+    return name
+
+
+def hide_password(address: str) -> str:
+    """An address as it may be shown."""
+    return re.sub(r"(://?[^:/@]*):[^@/]*@", r"\1:***@", address)
+
+
+def rows(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of a query, a batch at a time."""
+    found = connection.execute(query, list(parameters))
+    names = [column[0] for column in found.description]
+    while batch := found.fetchmany(2_000):
+        for values in batch:
+            yield dict(zip(names, values, strict=True))

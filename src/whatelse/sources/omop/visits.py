@@ -1,0 +1,187 @@
+"""Emergency visits of an OMOP CDM -> Visit, by one join.
+
+| field | from |
+|---|---|
+| triage_note, md_comments | NOTE of the visit, by the LOINC code of its class, else by its title |
+| chief_complaint | OBSERVATION or NOTE with the complaint |
+| dispensed | DRUG_EXPOSURE of the visit |
+| medication_history | DRUG_EXPOSURE of the person that began before the visit and lasted into it, and its lists |
+| coded | the first vital signs (MEASUREMENT by LOINC); conditions of the person from before the visit, not ended |
+| billing | CONDITION_OCCURRENCE of the visit, in the source's own codes where they are ICD |
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from whatelse.errors import InputError
+from whatelse.sources.codings import Codings, drug_name, load_codings
+from whatelse.sources.omop.tables import hide_password, open_cdm, rows
+from whatelse.sources.report import Report
+from whatelse.sources.vitals import vital_codes
+from whatelse.visits import Code, Sex, Visit
+
+SEXES: dict[int, Sex] = {8532: "F", 8507: "M"}
+VOCABULARIES = {
+    **{"SNOMED": "snomed", "ICD10CM": "icd10", "ICD10": "icd10", "ICD9CM": "icd9"},
+    **{"RxNorm": "rxnorm", "RxNorm Extension": "rxnorm", "NDC": "ndc", "LOINC": "loinc"},
+}
+LISTED = (38000178, 32830, 44787730, 32865)  # drug types: medication list entries and what a patient reports
+JOIN = f"""
+WITH named AS (
+    SELECT d.*, c.vocabulary_id, c.concept_code, c.concept_name, i.names
+    FROM drug_exposure d LEFT JOIN concept c ON c.concept_id = d.drug_concept_id
+    LEFT JOIN (
+        SELECT descendant_concept_id AS id, string_agg(DISTINCT a.concept_name, '-' ORDER BY a.concept_name) AS names
+        FROM concept_ancestor JOIN concept a ON a.concept_id = ancestor_concept_id
+        WHERE a.concept_class_id = 'Ingredient' AND a.vocabulary_id LIKE 'RxNorm%' GROUP BY 1
+    ) i ON i.id = d.drug_concept_id
+), here AS (
+    SELECT visit_occurrence_id, list([vocabulary_id, concept_code, concept_name, names, drug_source_value]) AS given
+    FROM named WHERE drug_type_concept_id IS NULL OR drug_type_concept_id NOT IN {LISTED} GROUP BY 1
+), home AS (
+    SELECT v.visit_occurrence_id, list([vocabulary_id, concept_code, concept_name, names, drug_source_value]) AS home
+    FROM visit_occurrence v JOIN named d ON d.person_id = v.person_id AND (
+        (d.visit_occurrence_id = v.visit_occurrence_id AND drug_type_concept_id IN {LISTED})
+        OR (d.visit_occurrence_id IS DISTINCT FROM v.visit_occurrence_id
+            AND d.drug_exposure_start_date < v.visit_start_date
+            AND coalesce(d.drug_exposure_end_date, d.drug_exposure_start_date + 30) >= v.visit_start_date))
+    GROUP BY 1
+), ill AS (
+    SELECT o.*, [[s.vocabulary_id, s.concept_code, s.concept_name], [c.vocabulary_id, c.concept_code, c.concept_name],
+                 [NULL, condition_source_value, NULL]] AS codes
+    FROM condition_occurrence o LEFT JOIN concept c ON c.concept_id = o.condition_concept_id
+    LEFT JOIN concept s ON s.concept_id = o.condition_source_concept_id
+), billed AS (SELECT visit_occurrence_id, list(codes) AS billing FROM ill GROUP BY 1
+), before AS (
+    SELECT v.visit_occurrence_id, list(codes) AS problems
+    FROM visit_occurrence v JOIN ill o ON o.person_id = v.person_id
+        AND o.visit_occurrence_id IS DISTINCT FROM v.visit_occurrence_id AND o.condition_start_date < v.visit_start_date
+        AND (o.condition_end_date IS NULL OR o.condition_end_date >= v.visit_start_date) GROUP BY 1
+), signs AS (
+    SELECT visit_occurrence_id, list([sign, value::VARCHAR]) AS signs FROM (
+        SELECT m.visit_occurrence_id, w.sign,
+               arg_min(m.value_as_number, coalesce(m.measurement_datetime, m.measurement_date)) AS value
+        FROM measurement m JOIN concept c ON c.concept_id = m.measurement_concept_id AND c.vocabulary_id = 'LOINC'
+        JOIN wanted w ON w.loinc = c.concept_code WHERE m.value_as_number IS NOT NULL GROUP BY 1, 2) GROUP BY 1
+), said AS (
+    SELECT visit_occurrence_id, list([c.concept_code, value_as_string]) AS said
+    FROM observation JOIN concept c ON c.concept_id = observation_concept_id AND c.vocabulary_id = 'LOINC'
+    WHERE value_as_string IS NOT NULL GROUP BY 1
+), written AS (
+    SELECT visit_occurrence_id,
+           list([c.concept_code, c.concept_name, note_title, note_text]
+                ORDER BY coalesce(note_datetime, note_date), note_id) AS notes
+    FROM note n LEFT JOIN concept c ON c.concept_id = n.note_class_concept_id GROUP BY 1
+)
+SELECT v.*, p.gender_concept_id, p.year_of_birth, p.month_of_birth, p.day_of_birth,
+       given, home, billing, problems, signs, said, notes
+FROM (SELECT DISTINCT ON (visit_occurrence_id) * FROM visit_occurrence) v
+LEFT JOIN (SELECT DISTINCT ON (person_id) * FROM person) p USING (person_id)
+LEFT JOIN here USING (visit_occurrence_id) LEFT JOIN home USING (visit_occurrence_id)
+LEFT JOIN billed USING (visit_occurrence_id) LEFT JOIN before USING (visit_occurrence_id)
+LEFT JOIN signs USING (visit_occurrence_id) LEFT JOIN said USING (visit_occurrence_id)
+LEFT JOIN written USING (visit_occurrence_id)
+ORDER BY v.visit_occurrence_id
+"""
+
+
+def read_omop(
+    place: str | Path, report: Report, *, cdm_schema: str | None = None, codings: str | Path | None = None
+) -> Iterator[tuple[int, Visit]]:
+    """(visit_occurrence_id, visit) of every emergency visit of a folder of tables or a database's address."""
+    known = load_codings(codings)
+    with (
+        tempfile.TemporaryDirectory(prefix="whatelse-") as scratch,
+        open_cdm(place, cdm_schema, Path(scratch), report) as connection,
+    ):
+        yield from cdm_visits(connection, known, report, hide_password(str(place)))
+
+
+def cdm_visits(
+    connection: duckdb.DuckDBPyConnection, codings: Codings, report: Report, shown: str
+) -> Iterator[tuple[int, Visit]]:
+    """The same of tables that are loaded."""
+    connection.execute("CREATE OR REPLACE TABLE wanted (loinc VARCHAR, sign VARCHAR)")
+    connection.executemany("INSERT INTO wanted VALUES (?, ?)", [list(pair) for pair in codings.vitals.items()])
+    kept = {name for name in ("drug_exposure", "condition_occurrence", "measurement", "note") if _any(connection, name)}
+    for number, row in enumerate(rows(connection, JOIN), start=1):
+        if row["visit_occurrence_id"] is None or row["visit_start_date"] is None:
+            problem = "visit has no id or no start date"
+            report.leave_out(problem, InputError(problem, file=shown, row=number))
+            continue
+        yield row["visit_occurrence_id"], _visit(row, codings, kept)
+
+
+def _any(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    return connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
+
+
+def _visit(row: dict[str, Any], codings: Codings, kept: set[str]) -> Visit:
+    arrived: datetime = row["visit_start_datetime"] or datetime.combine(row["visit_start_date"], datetime.min.time())
+    notes: dict[str, list[str]] = {"triage": [], "provider": []}
+    complaint = [text for code, text in row["said"] or () if code in codings.complaint]
+    for code, name, title, text in row["notes"] or ():
+        if code in codings.complaint:
+            complaint.append(text)
+        elif text and (kind := codings.note([code] if code else [], " ".join(filter(None, (name, title))))):
+            notes[kind].append(text.strip())
+    drugs, coded = "drug_exposure" in kept, []
+    if row["signs"]:
+        coded += vital_codes(**{sign: float(value) for sign, value in row["signs"]})
+    problems = {codings.problem(_codes(entry), _name(entry)) for entry in row["problems"] or ()}
+    coded += sorted((p for p in problems if p is not None), key=lambda code: (code.system, code.code))
+    billing = {codings.diagnosis(_codes(entry)) for entry in row["billing"] or ()}
+    ill = "condition_occurrence" in kept
+    return Visit(
+        id=str(row["visit_occurrence_id"]),
+        age=_age(row, arrived),
+        sex=SEXES.get(row["gender_concept_id"] or 0),
+        chief_complaint="; ".join(dict.fromkeys(c.strip() for c in complaint if c and c.strip())) or None,
+        triage_note="\n".join(notes["triage"]) if "note" in kept else None,
+        md_comments="\n".join(notes["provider"]) if "note" in kept else None,
+        medication_history=_drugs(row["home"]) if drugs else None,
+        dispensed=_drugs(row["given"]) if drugs else None,
+        billing=tuple(sorted((b for b in billing if b), key=lambda c: (c.system, c.code))) if ill else None,
+        coded=tuple(dict.fromkeys(coded)) if ill or "measurement" in kept else None,
+        time=arrived.replace(tzinfo=None),
+    )
+
+
+def _age(row: dict[str, Any], arrived: datetime) -> float | None:
+    if row["year_of_birth"] is None:
+        return None
+    month, day = row["month_of_birth"], row["day_of_birth"]
+    late = month is not None and (arrived.month, arrived.day) < (month, day or 1)
+    age = arrived.year - row["year_of_birth"] - late
+    return float(age) if 0 <= age <= 130 else None
+
+
+def _codes(entry: list[list[str | None]]) -> list[Code]:
+    """Source concept, standard concept, source value: those in code systems that are known here, in this order."""
+    found = [Code(VOCABULARIES[v], code, name) for v, code, name in entry if v in VOCABULARIES and code]
+    if not found and (text := entry[-1][1]):
+        found = [Code("source", text)]
+    return found
+
+
+def _name(entry: list[list[str | None]]) -> str | None:
+    return next((name for _, _, name in reversed(entry) if name), None)
+
+
+def _drugs(entries: list[list[str | None]] | None) -> tuple[Code, ...]:
+    found = set()
+    for vocabulary, code, name, ingredients, source in entries or ():
+        system = VOCABULARIES.get(vocabulary or "")
+        said = ingredients or (drug_name(name) if name and system else None) or (source and drug_name(source))
+        if system and code:
+            found.add(Code(system, code, said and said.lower()))
+        elif said:
+            found.add(Code("name", said.lower(), said.lower()))
+    return tuple(sorted(found, key=lambda c: (c.name or "", c.system, c.code)))

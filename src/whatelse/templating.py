@@ -1,0 +1,23 @@
+"""HTML from templates: Jinja2 with everything escaped that a template does not itself write."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+
+def templates(package: str) -> Environment:
+    """The folder `templates` of a package. Values are escaped, and a name that nobody gave is an error."""
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def html(text: str) -> Markup:
+    """Text that is HTML already, made by this package: a template puts it in as it is."""
+    return Markup(text)
