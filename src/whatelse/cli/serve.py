@@ -52,6 +52,9 @@ def serve(
     port: int | None = typer.Option(None, "--port", help="Port to listen on; 0 takes a free one. [8000]"),
     database: str | None = typer.Option(None, "--database", help=f"Where decisions are kept. [{DATABASE}]"),
     auth: str | None = typer.Option(None, "--auth", help="Who is let in: none (loopback only), token or oidc. [none]"),
+    watch_model: float | None = typer.Option(
+        None, "--watch-model", help="Look every so many seconds whether the model file is a new one, and load it."
+    ),
     config: Path | None = typer.Option(None, "--config", help="YAML file with these and all other settings."),
     settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
     log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
@@ -66,6 +69,7 @@ def serve(
     given: dict[str, Any] = dict(
         model=model, visits=visits or None, host=host, port=port, database=database, auth=auth,
         source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
+        watch_model=watch_model,
     )  # fmt: skip
     from whatelse.server.settings import load_settings
 

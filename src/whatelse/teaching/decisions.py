@@ -211,10 +211,10 @@ def read_opinions(path: Path) -> Iterable[Opinion]:
         try:
             rank, before, probability = row.get("rank"), row.get("before"), row.get("probability")
             yield Opinion(
-                str(row["visit"]),
-                str(row["condition"]),
+                _plain(row["visit"]),
+                _plain(row["condition"]),
                 {"1": True, "0": False}[str(row["label"])],
-                str(row["actor"]),
+                _plain(row["actor"]),
                 None if rank in (None, "") else int(rank) + int(before or 0),
                 None if probability in (None, "") else float(probability),
                 str(row.get("at") or ""),
@@ -238,6 +238,12 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield from csv.DictReader(stream)
     except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error):
         raise InputError("is not an export of decisions: CSV in UTF-8, or Parquet", file=path) from None
+
+
+def _plain(cell: Any) -> str:
+    """A cell as it was before the export put a quote before what a spreadsheet would run."""
+    text = str(cell)
+    return text[1:] if text[:1] == "'" and text[1:2] in tuple("=+-@\t\r\n") else text
 
 
 def _first(values: Iterable[Any]) -> Any:

@@ -126,6 +126,16 @@ def _rare(learned: Floats, N: int, n: int, tail: float, *, upper: bool) -> Float
     return high
 
 
+def out_of_band(vocabulary: Vocabulary, counts: NDArray[np.int64], visits: int) -> NDArray[np.bool_]:
+    """(n,) the findings whose `counts` (n,) among so many visits left their bands; none where visits are too few."""
+    if visits < FEW:
+        return np.zeros(counts.size, bool)
+    low, high = band(vocabulary.counts.astype(float), vocabulary.visits, visits, FALSE_ALARMS / counts.size)
+    ratio = (counts + 0.5) / (visits * (vocabulary.counts + 0.5) / (vocabulary.visits + 1.0) + 0.5)
+    left: NDArray[np.bool_] = ((counts < low) | (counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
+    return left
+
+
 def _findings(vocabulary: Vocabulary, week: Week, chance: float) -> list[Alarm]:
     N, n = vocabulary.visits, week.visits
     low, high = band(vocabulary.counts.astype(float), N, n, chance)
