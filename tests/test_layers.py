@@ -27,9 +27,9 @@ ROOMS = """
     noisyor
     learning
     model
-    teaching
     suggestions reading tagger
     evaluation
+    teaching
     store
     server
     cli __main__

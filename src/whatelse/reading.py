@@ -66,7 +66,7 @@ class Reading:
             if not known.about(condition)
         ]
         ranked = tuple(sorted(tags, key=lambda tag: -tag.probability))
-        return Suggestions(ranked, bool(found.certified), bound, tagger.digest_)
+        return Suggestions(ranked, bool(found.certified), bound, tagger.digest_, tagger.caveat_)
 
     def why(self, known: Known, condition: str, most: int = 12) -> Because:
         """What speaks for and against one tag in log odds: at most `most` findings of the record, with their places,

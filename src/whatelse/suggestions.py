@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"
+"""What is said of a model that was learned without any label."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tag:
@@ -21,12 +24,16 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """Ranked tags; `certified` says that error_bound is within the tolerance asked for. digest: of the model."""
+    """Ranked tags; `certified` says that error_bound is within the tolerance asked for. digest: of the model.
+
+    caveat   what must be said with them (`UNCALIBRATED`), or nothing
+    """
 
     tags: tuple[Tag, ...]
     certified: bool
     error_bound: float
     digest: str
+    caveat: str = ""
 
 
 @dataclass(frozen=True, slots=True)

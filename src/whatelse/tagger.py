@@ -20,6 +20,7 @@ from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.errors import CohortError, ModelFileError, NotFittedError, QueryError
 from whatelse.learning.learners import DEFAULT, Progress, learn
+from whatelse.learning.rates import ASSUMED, GIVEN, rates_of
 from whatelse.model import file as modelfile
 from whatelse.model.file import ModelFile
 from whatelse.noisyor.heldout import heldout_tag
@@ -27,7 +28,7 @@ from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.posterior import TOLERANCE, posterior
 from whatelse.reading import Reading
-from whatelse.suggestions import Because, Question, Suggestions
+from whatelse.suggestions import UNCALIBRATED, Because, Question, Suggestions
 from whatelse.visits import Known, Visit
 
 Ints = NDArray[np.int64]
@@ -60,20 +61,32 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
     # ---- learning
 
     def fit(
-        self, cohort: Cohort, y: None = None, *, rates: NoiseRates | None = None, progress: Progress | None = None
+        self,
+        cohort: Cohort,
+        y: None = None,
+        *,
+        rates: NoiseRates | None = None,
+        weights: ArrayLike | None = None,
+        belief: ArrayLike | None = None,
+        progress: Progress | None = None,
     ) -> Tagger:
         """Learn from a cohort's anchors and, unless `rates` are given, from its labels as well.
 
         Without `rates` the noise rates come from the labels that there are; with none at all typical rates are assumed
-        (`NoiseRates.assumed`). With `rates` the default learner looks at no label.
+        (`NoiseRates.assumed`), and `assumed_` says so. With `rates` the default learner looks at no label.
+
+        weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
+        belief   (N, m) the chance that each label is true, where people may have erred; None: labels are true
 
         A learner that stopped before it converged warns (ConvergenceWarning); `converged_` says so too.
         """
         settings = dict(self.settings or {})
         if rates is None:
-            rates = _rates_of(cohort)
+            rates, source = rates_of(cohort, weights, strict=self.learner == DEFAULT)
             if self.learner == DEFAULT:
-                settings = {"labels": True} | settings
+                settings = {"labels": True, "weights": weights, "belief": belief} | settings
+        else:
+            source = GIVEN
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
         self.model_: JointModel = learned.model
         self.vocabulary_: Vocabulary = cohort.vocabulary
@@ -81,7 +94,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         self.conditions_: tuple[str, ...] = cohort.conditions
         self.history_: tuple[float, ...] = learned.history
         self.converged_: bool = learned.converged
-        self.notes_: dict[str, Any] = learned.notes
+        self.notes_: dict[str, Any] = {"noise_rates": source, **learned.notes}
         self.digest_: str = ""
         if not learned.converged:
             warnings.warn(
@@ -248,6 +261,16 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
             out.append(self.vocabulary_.index[name])
         return np.array(out, np.int64)
 
+    @property
+    def assumed_(self) -> bool:
+        """Whether the noise rates were assumed for want of labels: then probabilities are not calibrated."""
+        return self.notes_.get("noise_rates") == ASSUMED
+
+    @property
+    def caveat_(self) -> str:
+        """What must be said with every answer, or nothing."""
+        return UNCALIBRATED if self.assumed_ else ""
+
     def _fitted(self) -> None:
         if not hasattr(self, "model_"):
             raise NotFittedError("this Tagger has learned nothing yet: call fit, or Tagger.load")
@@ -259,16 +282,6 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
             return X
         self.vocabulary_.check_same(X.vocabulary)
         return X.X
-
-
-def _rates_of(cohort: Cohort) -> NoiseRates:
-    """Noise rates from the labels that a cohort has: all, some or none."""
-    if cohort.Y is None or not cohort.known.any():
-        return NoiseRates.assumed(cohort.A, cohort.conditions)
-    if cohort.known.all():
-        return NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions)
-    rows = np.flatnonzero(cohort.known.any(1))
-    return NoiseRates.from_sample(cohort.A, cohort.Y[rows], rows, cohort.conditions, known=cohort.known[rows])
 
 
 def _known(confirmed: Iterable[str], rejected: Iterable[str], present: Iterable[str], absent: Iterable[str]) -> Known:

@@ -201,8 +201,8 @@ class NoiseRates:
         A           (N, m) the anchors of every visit, or a cohort of them all; P(A) comes from all of them
         Y_labelled  (k, m) the conditions of the labelled visits
         rows        (k,) which rows of A those are
-        weights     (k,) how many visits each stands for, up to a factor: 1 / its chance of being chosen. None: all the
-                    same, for visits chosen at random, or by anchors alone
+        weights     (k,) or (k, m) how many visits each stands for, up to a factor: 1 / its chance of being chosen. None:
+                    all the same, for visits chosen at random, or by anchors alone
         known       (k, m) which labels are known; None: all
 
         P(Y=1|A=1) and P(Y=1|A=0) are counted in the sample, each labelled visit for as many as it stands for, and
@@ -231,7 +231,7 @@ class NoiseRates:
         if np.unique(rows).size != rows.size:
             raise ModelError("a visit was labelled twice: keep one label of each visit")
         w = np.ones(rows.size) if weights is None else np.asarray(weights, dtype=np.float64)
-        if w.shape != rows.shape or not np.isfinite(w).all() or not (w > 0).all():
+        if w.shape not in (rows.shape, y.shape) or not np.isfinite(w).all() or not (w > 0).all():
             raise ModelError(f"weights of shape {w.shape} for {rows.size} labelled visits: needs one above 0 for each")
         told = np.ones_like(y) if known is None else _dense("known", known)
         if told.shape != y.shape:

@@ -60,7 +60,8 @@ def pool(yes: Floats, no: Floats, offset: Floats, levels: Floats, strengths: Flo
 
 
 def effective_counts(y: Bools, among: Bools, weight: Floats) -> tuple[Floats, Floats]:
-    """How many of the visits `among` (k, m) have y (k, m) and have not, (m,) each, when visit j stands for weight_j.
+    """How many of the visits `among` (k, m) have y (k, m) and have not, (m,) each, when visit j stands for weight_j,
+    (k,), or each of its labels for its own weight, (k, m).
 
     With equal weights these are the plain counts. Else the share is Hajek's, p = sum(w y) / sum(w), and the number n of
     visits is divided by the design effect: the variance of p over what n visits at random would give,
@@ -72,7 +73,7 @@ def effective_counts(y: Bools, among: Bools, weight: Floats) -> tuple[Floats, Fl
     n sum(w^2) / sum(w)^2, differs between groups, and the rest is one factor for all of them; there, one visit more
     with y and the mean weight steadies groups in which none was found. O(k m).
     """
-    w = np.where(among, weight[:, None], 0.0)
+    w = np.where(among, weight[:, None] if weight.ndim == 1 else weight, 0.0)
     n, total = among.sum(0), w.sum(0)
     typical = np.divide(total, n, out=np.ones(n.size), where=n > 0)
     share = np.divide((w * y).sum(0), total, out=np.zeros(n.size), where=n > 0)

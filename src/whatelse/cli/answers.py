@@ -124,6 +124,7 @@ def answer(
         "certified": found.certified,
         "error_bound": found.error_bound,
         "model": found.digest,
+        "caveat": found.caveat,
         "tags": tags,
     }
 

@@ -15,13 +15,16 @@ import typer
 
 from whatelse.cli.answers import answer, print_answer, print_measured, print_results
 from whatelse.cli.bar import progress_bar
+from whatelse.cli.opening import open_decisions
 from whatelse.cli.printing import print_note
 from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE, read
-from whatelse.errors import CohortError, InputError
+from whatelse.errors import InputError
+from whatelse.suggestions import UNCALIBRATED
 
 if TYPE_CHECKING:
     from whatelse.anchors import NoiseRates
     from whatelse.cohort import Cohort
+    from whatelse.teaching.label_set import LabelSet
 
 FEW = 10  # visits shown by `tag` unless told
 
@@ -46,8 +49,18 @@ def fit(
     out: Path = typer.Option(..., "--out", help="The model file to write."),
     learner: str | None = typer.Option(None, "--learner", help="moments, naive, oracle, nvil … [the default learner]"),
     rates: Path | None = typer.Option(None, "--rates", help="JSON: the anchors' noise rates, condition by condition."),
-    labels: Path | None = typer.Option(
-        None, "--labels", help="CSV or Parquet: labels of a few hundred visits, to estimate the noise rates from."
+    labels: list[Path] | None = typer.Option(
+        None,
+        "--labels",
+        help="CSV or Parquet: labelled visits to learn from, instead of the cohort's own labels; repeat.",
+    ),
+    decisions: str | None = typer.Option(
+        None,
+        "--decisions",
+        help="Tags that people confirmed and rejected: a database URL, or a file of 'decisions export'.",
+    ),
+    error: float | None = typer.Option(
+        None, "--error", min=0.001, max=0.45, help="How often a decision is wrong. [found where people decide twice]"
     ),
     skip_other_labels: bool = typer.Option(
         False, "--skip-other-labels", help="Pass over labels of visits that the cohort does not have."
@@ -57,17 +70,25 @@ def fit(
         None, "--setting", help="An option of the learner as name=value, e.g. epochs=50; may be repeated."
     ),
 ) -> None:
-    """Learn a model of all conditions from a cohort's anchors."""
+    """Learn a model of all conditions from a cohort's anchors, and from labels and decisions where there are any."""
     from whatelse.cohort import Cohort
     from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
 
     opened = Cohort.open(cohort)
-    given = _rates(opened, rates, labels, skip_other_labels)
+    lesson = None
+    if labels or decisions:
+        if rates is not None:
+            raise InputError("--rates learns without labels: give either it, or --labels and --decisions")
+        lesson = read_lesson(opened, labels or [], decisions, error, skip_other_labels)
+    given = _rates(opened, rates) if rates is not None else None
     tagger = Tagger(learner or learning.DEFAULT, settings=_settings(setting or []), seed=seed)
     began = time.perf_counter()
     with progress_bar() as told:
-        tagger.fit(opened, rates=given, progress=told)
+        if lesson is None:
+            tagger.fit(opened, rates=given, progress=told)
+        else:
+            tagger.fit(lesson.on(opened), weights=lesson.weight, belief=lesson.belief, progress=told)
     seconds = time.perf_counter() - began
     digest = tagger.save(out)
     for condition in tagger.rates_.uninformative:
@@ -78,8 +99,14 @@ def fit(
         f"{'converged' if tagger.converged_ else 'NOT converged'})"
     )
     typer.echo(f"saved as {out}, {digest[:12]}")
-    typer.echo(f"next: whatelse evaluate {shlex.quote(str(out))} TEST-COHORT, or")
-    typer.echo(f"      whatelse tag {shlex.quote(str(out))} VISITS --confirmed {shlex.quote(tagger.conditions_[0])}")
+    where, model = shlex.quote(str(cohort)), shlex.quote(str(out))
+    if tagger.assumed_:
+        print_note(f"{UNCALIBRATED}: half of the anchors that fire taken to be right, half of the cases to have one")
+        typer.echo(f"next: whatelse anchors label-next {where} --model {model} --out labels.csv")
+        typer.echo(f"      and with those visits labelled: whatelse fit {where} --labels labels.csv --out {model}")
+        return
+    typer.echo(f"next: whatelse evaluate {model} TEST-COHORT, or")
+    typer.echo(f"      whatelse tag {model} VISITS --confirmed {shlex.quote(tagger.conditions_[0])}")
 
 
 def evaluate(
@@ -121,6 +148,8 @@ def tag(
     from whatelse.tagger import Tagger
 
     tagger = Tagger.load(model)
+    if tagger.assumed_ and not as_json:
+        print_note(UNCALIBRATED)
     wanted = set(visit or ())
     records = read(
         [visits], source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
@@ -203,34 +232,56 @@ def reproduce(
 # ---- reading
 
 
-def _rates(cohort: Cohort, rates: Path | None, labels: Path | None, skip_others: bool) -> NoiseRates | None:
-    """Noise rates as given, or estimated from a few labels; None to count them in the cohort's own labels."""
+def _rates(cohort: Cohort, rates: Path) -> NoiseRates:
+    """Noise rates of a file, in the order of the cohort's conditions."""
     from whatelse.anchors import NoiseRates
-    from whatelse.teaching.labels import rates_from_labels
 
-    if rates is not None and labels is not None:
-        raise InputError("--rates and --labels both say how noisy the anchors are: give one of them")
-    if rates is not None:
-        try:
-            given = NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
-        except (UnicodeDecodeError, json.JSONDecodeError):
-            raise InputError("is not JSON", file=rates) from None
-        if missing := sorted(set(cohort.conditions) - set(given.conditions)):
-            raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
-        if set(given.conditions) - set(cohort.conditions) or given.conditions != cohort.conditions:
-            own = given.to_json()
-            given = NoiseRates.from_json({c: own[c] for c in cohort.conditions})
-        return given
-    if labels is not None:
-        found, count = rates_from_labels(labels, cohort, others="skip" if skip_others else "refuse")
-        typer.echo(f"noise rates from {count:,} labelled visits and the anchors of {len(cohort):,}")
-        return found
-    if cohort.Y is None or not cohort.labelled.all():
-        raise CohortError(
-            "how noisy the anchors are is not known, and the cohort has no labels to count it in: give --rates FILE, "
-            "or label some 200 visits and give them with --labels FILE; 'whatelse anchors label-next' lists which"
+    try:
+        given = NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise InputError("is not JSON", file=rates) from None
+    if missing := sorted(set(cohort.conditions) - set(given.conditions)):
+        raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
+    if given.conditions != cohort.conditions:
+        own = given.to_json()
+        given = NoiseRates.from_json({c: own[c] for c in cohort.conditions})
+    return given
+
+
+def read_lesson(
+    cohort: Cohort,
+    labels: list[Path],
+    decisions: str | None,
+    error: float | None,
+    skip_others: bool,
+    quiet: bool = False,
+) -> LabelSet:
+    """What people said of the cohort's visits, and a line about each source. Label files count before decisions."""
+    from whatelse.teaching.label_set import LabelSet
+
+    lesson = LabelSet.nothing(cohort)
+    if labels:
+        lesson = LabelSet.read(labels, cohort, others="skip" if skip_others else "refuse")
+        typer.echo(f"{lesson.visits:,} labelled visits of {len(cohort):,}", err=quiet)
+    if decisions:
+        found = open_decisions(decisions, error)
+        decided = found.labels(cohort)
+        a, b = found.false_confirm, found.false_reject
+        typer.echo(
+            f"{int(decided.known.sum()):,} tags of {decided.visits:,} visits were decided on; decisions err in "
+            f"{a:.1%} (confirmed) and {b:.1%} (rejected){' as given' if error is not None else ''}",
+            err=quiet,
         )
-    return None
+        only, visits = found.confirmed_only
+        if only > visits / 2:
+            print_note(
+                f"in {only:,} of {visits:,} decided visits nothing was rejected: if people pass over what is not true, "
+                "decisions make conditions look commoner than they are; label some visits in full ('label-next')"
+            )
+        if not decided.visits:
+            raise InputError("no visit of the cohort was decided on: build a cohort of the visits that were served")
+        lesson = lesson.then(decided)
+    return lesson
 
 
 def _settings(settings: list[str]) -> dict[str, Any] | None:

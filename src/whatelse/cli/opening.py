@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,6 +11,7 @@ from whatelse.errors import WhatelseError
 
 if TYPE_CHECKING:
     from whatelse.store import Store
+    from whatelse.teaching.decisions import Decisions
 
 DATABASE = "sqlite:///whatelse.db"
 DATABASE_OPTION: Any = typer.Option(
@@ -27,6 +29,19 @@ def open_store(database: str) -> Store:
     except ImportError as missing:
         raise WhatelseError(needs(missing)) from None
     return Store(database)
+
+
+def open_decisions(place: str, error: float | None = None) -> Decisions:
+    """Decisions of a database, or of a file that `decisions export` wrote, weighed and judged together."""
+    from whatelse.teaching.decisions import combine, opinions_of, read_opinions
+
+    if place.endswith((".csv", ".parquet")) and "://" not in place:
+        return combine(read_opinions(Path(place)), error=error)
+    store = open_store(place)
+    try:
+        return combine(opinions_of(store.tag_lines()), error=error)
+    finally:
+        store.close()
 
 
 def needs(missing: ImportError) -> str:

@@ -157,6 +157,9 @@ def build(
     conditions: Path | None = typer.Option(
         None, "--conditions", help="Conditions and anchors: YAML, NHAMCS JSON, or a folder of source|identifier files."
     ),
+    unanchored: bool = typer.Option(
+        False, "--unanchored", help="Keep conditions that have no anchor: 'fit --labels' learns them from labels alone."
+    ),
     like: Path | None = typer.Option(
         None, "--like", help="Use the findings of this cohort (for test data), and read files as it was read."
     ),
@@ -196,8 +199,12 @@ def build(
         raise InputError("--like brings its own conditions: leave --conditions out")
     known = Cohort.open(like).vocabulary if like is not None else None
     anchors = AnchorSet.load(conditions) if conditions is not None else AnchorSet.shipped()
-    if bare := set(anchors.names) - set(anchors.anchored().names):
-        print_note(f"{len(bare)} conditions have no anchors and are left out: {', '.join(sorted(bare))}")
+    bare = set() if unanchored else set(anchors.names) - set(anchors.anchored().names)
+    if bare:
+        print_note(
+            f"{len(bare)} conditions have no anchors and are left out (--unanchored keeps them, for labels to teach): "
+            f"{', '.join(sorted(bare))}"
+        )
         anchors = anchors.anchored()
     for names, count in Counter(anchors.shared().values()).items():
         print_note(f"{count} anchors stand for {' and '.join(names)}; an anchor should have one parent only")

@@ -25,8 +25,8 @@ class Role(StrEnum):
     admin = "admin"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def register(app: typer.Typer) -> typer.Typer:
+    """Add the commands of this module; returns the group `decisions`, to which others add."""
     app.command()(serve)
     token = typer.Typer(no_args_is_help=True, help="Tokens that let people and programs in.")
     token.command("create")(create)
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     decisions.command("export")(export)
     app.add_typer(decisions, name="decisions")
     keeping.register(app, decisions)
+    return decisions
 
 
 def serve(
@@ -55,6 +56,9 @@ def serve(
         None, "--trusted-key", help="Public key (PEM); only models signed by it are loaded. May be given again."
     ),
     workers: int | None = typer.Option(None, "--workers", help="Processes that serve; needs PostgreSQL. [1]"),
+    watch_model: float | None = typer.Option(
+        None, "--watch-model", help="Look every so many seconds whether the model file is a new one, and load it."
+    ),
     config: Path | None = typer.Option(None, "--config", help="YAML file with these and all other settings."),
     settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
     log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
@@ -70,6 +74,7 @@ def serve(
         model=model, visits=visits or None, host=host, port=port, workers=workers,
         trusted_keys=trusted_key or None, database=database, auth=auth,
         source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
+        watch_model=watch_model,
     )  # fmt: skip
     from whatelse.server.settings import load_settings
 

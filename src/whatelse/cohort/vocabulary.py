@@ -127,6 +127,17 @@ class Vocabulary:
                 found.append(Found(j, "numbers"))
         return found
 
+    def unknown_words(self, visit: Visit) -> tuple[int, int]:
+        """How many words of the notes are neither findings nor part of an anchor, and how many words there are."""
+        unknown = words = 0
+        for note in TEXT_FIELDS:
+            if text := getattr(visit, note):
+                tokens = self._finder.tokens(text)
+                rest = self._finder.rest(tokens, self._finder.phrases(note, text, tokens))
+                words += len(tokens)
+                unknown += sum(token.word not in self.index for token in join_bigrams(rest, self.bigrams))
+        return unknown, words
+
     def present(self, visit: Visit) -> Ints:
         """The findings that a visit has: sorted, distinct."""
         return np.unique(np.array([f.finding for f in self.find(visit)], dtype=np.int32))

@@ -45,12 +45,19 @@ class Learned:
 
 
 def learn_anchored(
-    cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, labels: bool = False, weights: Any = None
+    cohort: Cohort,
+    rates: NoiseRates,
+    seed: int,
+    progress: Progress,
+    labels: bool = False,
+    weights: Any = None,
+    belief: Any = None,
 ) -> Learned:
     """The default (docs/learning.md): what anchors teach and, with `labels`, what the cohort's labels add to it.
 
-    weights  (N,) how many visits each labelled visit stands for (`label-next`), NaN or 0 where it has no label; None:
+    weights  (N,) or (N, m) how many visits each label stands for (`label-next`), NaN or 0 where there is none; None:
              labelled visits were chosen at random
+    belief   (N, m) the chance that each label is true, where those who labelled may have erred; None: labels are true
     """
     learned = _from_anchors(cohort, rates, seed, progress)
     if not labels or cohort.Y is None or not cohort.known.any():
@@ -59,8 +66,8 @@ def learn_anchored(
     rows = np.flatnonzero(cohort.known.any(1))
     weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
     taught = fit_labels(
-        learned.model, cohort.anchor_columns, cohort.X[rows], cohort.Y[rows], cohort.known[rows],
-        weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
+        learned.model, cohort.anchor_columns, cohort.X[rows], (cohort.Y if belief is None else belief)[rows],
+        cohort.known[rows], weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
     )  # fmt: skip
     told = {
         "labelled_visits": len(rows),

@@ -92,6 +92,7 @@ def view(reading: Reading, state: State) -> s.View:
         tags=tags,
         certified=found.certified,
         error_bound=found.error_bound,
+        caveat=found.caveat,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -12,6 +12,8 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 COUNTERS = {
     "requests": ("Requests answered, by route and status.", ("route", "status")),
     "decisions": ("Decisions recorded, by verdict.", ("verdict",)),
+    "confirmations_expected": ("Probabilities shown with the tags decided on, added up, by condition.", ("condition",)),
+    "confirmations": ("Tags decided on that were confirmed, by condition.", ("condition",)),
     "conflicts": ("Decisions refused because the visit had moved on.", ()),
     "model_reloads": ("Attempts to load the model file again, by outcome.", ("outcome",)),
     "errors": ("Requests that failed inside, each logged with an incident number.", ()),
@@ -35,7 +37,7 @@ class Metrics:
             registry=self._registry,
         )
 
-    def count(self, name: str, by: int = 1, **labels: str) -> None:
+    def count(self, name: str, by: float = 1, **labels: str) -> None:
         """Add to one of COUNTERS, which must be given its labels."""
         counter = self._counters[name]
         (counter.labels(**labels) if labels else counter).inc(by)
@@ -44,11 +46,16 @@ class Metrics:
         """Put one request's duration into its route's histogram."""
         self._seconds.labels(route=route).observe(seconds)
 
-    def text(self, gauges: dict[str, tuple[str, float]]) -> str:
-        """All metrics in Prometheus' text format, and `gauges`: name -> (help, value) as of now."""
+    def text(self, gauges: Mapping[str, tuple[str, float | dict[str, float]]]) -> str:
+        """All metrics in Prometheus' text format, and `gauges`: name -> (help, value, or values by condition)."""
         now = CollectorRegistry()
         for name, (said, value) in gauges.items():
-            Gauge(f"whatelse_{name}", said, registry=now).set(value)
+            if isinstance(value, dict):
+                gauge = Gauge(f"whatelse_{name}", said, ("condition",), registry=now)
+                for condition, each in value.items():
+                    gauge.labels(condition=condition).set(each)
+            else:
+                Gauge(f"whatelse_{name}", said, registry=now).set(value)
         return (generate_latest(_WithoutCreated(self._registry)) + generate_latest(now)).decode()
 
 

@@ -36,7 +36,7 @@ async def model(service: Here, _: Viewer) -> schemas.Model:
 def _model(service: Service) -> schemas.Model:
     known = service.tagger.vocabulary_.anchors.conditions
     conditions = [schemas.Condition(name=c.name, title=c.title, kind=c.kind) for c in known]
-    return schemas.Model(model=service.tagger.digest_, conditions=conditions)
+    return schemas.Model(model=service.tagger.digest_, caveat=service.tagger.caveat_, conditions=conditions)
 
 
 @router.post("/admin/model", tags=["model"], responses=REFUSALS)
@@ -205,5 +205,6 @@ async def metrics(service: Here, _: Viewer) -> str:
             "visits": ("Visits in the worklist.", len(service.worklist)),
             "visits_scored": ("Visits whose suggestions are ready.", scores.done if scores else 0),
             "ready": ("Whether the service is ready.", float(service.ready)),
+            **(scores.drift() if scores else {}),
         }
     )

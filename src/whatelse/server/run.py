@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -112,11 +113,33 @@ async def _run(service: Service, listening: socket.socket, announce: Callable[[s
     port = listening.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host and not settings.host.startswith("[") else settings.host
     announce(f"http://{host}:{port}/")
-    beside = asyncio.create_task(chores(service))
+    beside = [asyncio.create_task(chores(service))]
+    if settings.watch_model:
+        beside.append(asyncio.create_task(_watch(service)))
     try:
         await server.serve(sockets=[listening])
     finally:
-        beside.cancel()
+        for task in beside:
+            task.cancel()
+
+
+async def _watch(service: Service) -> None:
+    """Load the model file whenever another one has taken its place, as `whatelse refit` puts it there."""
+    seen = _stamp(service.settings.model)
+    while True:
+        await asyncio.sleep(service.settings.watch_model)
+        if (now := _stamp(service.settings.model)) not in (seen, None):
+            seen = now
+            _reload(service)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced; None while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _reload(service: Service) -> None:

@@ -131,6 +131,7 @@ class View(BaseModel):
     tags: list[Tag]
     certified: bool
     error_bound: float
+    caveat: str = Field(default="", description="what must be shown with the answers, or nothing")
 
 
 class Record(BaseModel):
@@ -277,6 +278,7 @@ class Condition(BaseModel):
 
 class Model(BaseModel):
     model: str
+    caveat: str = Field(default="", description="what must be shown with every answer, or nothing")
     conditions: list[Condition]
 
 

@@ -112,6 +112,9 @@ class Settings(EhrSettings, BaseSettings):
         le=64,
         description="threads that ask the model; more than one only helps where queries are long",
     )
+    watch_model: float = Field(
+        default=0, ge=0, description="seconds between looks at the model file; a new one is loaded. 0: only when told"
+    )
 
     @property
     def loopback(self) -> bool:

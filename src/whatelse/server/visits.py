@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from whatelse.server import answers, schemas
 from whatelse.server.auth import needs
 from whatelse.server.service import Service
-from whatelse.store import Conflict, Decision, Person, Reused, State, StoreError
+from whatelse.store import Conflict, Decision, Entry, Person, Reused, State, StoreError
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
@@ -239,6 +239,13 @@ def _shown(service: Service, digest: str, visit: Visit, version: int, subject: s
     return shown
 
 
+def _expected(service: Service, line: Entry) -> None:
+    """Count what was expected of a tag beside what was decided: they drift apart if the model does."""
+    if line.verdict in ("confirmed", "rejected") and "probability" in line.shown and line.undoes is None:
+        service.metrics.count("confirmations_expected", line.shown["probability"], condition=line.subject)
+        service.metrics.count("confirmations", float(line.verdict == "confirmed"), condition=line.subject)
+
+
 async def _record(service: Service, visit: Visit, decision: Decision) -> Response:
     tagger = service.tagger
     try:
@@ -262,4 +269,5 @@ async def _record(service: Service, visit: Visit, decision: Decision) -> Respons
         raise HTTPException(503, "the decision could not be stored; nothing was recorded, try again") from None
     if not done.repeated:
         service.metrics.count("decisions", verdict=done.entry.verdict)
+        _expected(service, done.entry)
     return _reply((await service.run(service.answers.shown, tagger, visit, done.state)).json)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whatelse.server.lru import Lru
 from whatelse.tagger import Tagger
+from whatelse.teaching.drift import out_of_band
 from whatelse.visits import TEXT_FIELDS, Visit
 
 CHUNK = 128  # visits scored at a time
@@ -31,11 +32,27 @@ class Scores:
     tagger: Tagger
     probabilities: NDArray[np.float32]
     done: int
+    counts: NDArray[np.int64]  # (n,) of those visits that have each finding
 
     @property
     def complete(self) -> bool:
         """Whether every visit is scored."""
         return self.done == len(self.probabilities)
+
+    def drift(self) -> dict[str, tuple[str, float | dict[str, float]]]:
+        """How common anchors are among the visits scored and among those learned from, for Prometheus."""
+        vocabulary = self.tagger.vocabulary_
+        anchors = dict(zip(vocabulary.conditions, vocabulary.anchor_columns.tolist(), strict=True))
+        learned = {c: int(vocabulary.counts[j]) / max(vocabulary.visits, 1) for c, j in anchors.items()}
+        now = {c: int(self.counts[j]) / max(self.done, 1) for c, j in anchors.items()}
+        return {
+            "anchor_share": ("Share of the scored visits in which a condition's anchor is found.", now),
+            "anchor_share_learned": ("The same of the visits learned from.", learned),
+            "findings_out_of_band": (
+                "Findings whose share of the scored visits has left its band; see 'whatelse watch'.",
+                float(out_of_band(vocabulary, self.counts, self.done).sum()),
+            ),
+        }
 
 
 class Worklist:
@@ -113,13 +130,16 @@ class Worklist:
 
     def _score(self, tagger: Tagger, stop: threading.Event) -> None:
         table = np.zeros((len(self.visits), len(tagger.conditions_)), np.float32)
-        self.scores = Scores(tagger, table, 0)
+        counts = np.zeros(len(tagger.vocabulary_.names), np.int64)
+        self.scores = Scores(tagger, table, 0, counts)
         for start in range(0, len(self.visits), CHUNK):
             if stop.is_set():
                 return
             end = min(start + CHUNK, len(self.visits))
             table[start:end] = tagger.suggest_many(self.visits[start:end])
-            self.scores = Scores(tagger, table, end)
+            for visit in self.visits[start:end]:
+                counts[tagger.vocabulary_.present(visit)] += 1
+            self.scores = Scores(tagger, table, end, counts)
             stop.wait(0.002)  # let those who wait for an answer go first
 
     def likely(self, i: int, tagger: Tagger) -> NDArray[np.float32]:

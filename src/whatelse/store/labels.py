@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         ("model", pa.string()),
         ("probability", pa.float64()),  # shown when it was decided, as was the rank
         ("rank", pa.int32()),
+        ("before", pa.int32()),  # tags of the visit that were decided before: the list had moved up by so many
         ("changes", pa.int32()),  # how often the tag was decided on
     ]
 )
@@ -50,6 +51,7 @@ def _of_visit(lines: list[Entry]) -> Iterator[dict[str, Any]]:
                 "model": last.model,
                 "probability": last.shown.get("probability"),
                 "rank": last.shown.get("rank"),
+                "before": len(last.shown.get("confirmed", ())) + len(last.shown.get("rejected", ())),
                 "changes": len(own),
             }
 

@@ -43,7 +43,7 @@ def fit_labels(
     model: JointModel,
     anchor_columns: Any,
     X: sp.csr_matrix,
-    Y: Bools,
+    Y: Bools | Floats,
     known: Bools,
     *,
     weight: Floats | None = None,
@@ -52,13 +52,14 @@ def fit_labels(
 ) -> FromLabels:
     """Teach a model the labels Y (L, m), where known (L, m), of visits X (L, n). O(nnz m) a step.
 
-    weight  (L,) how many visits each stands for, up to a factor; None: one each
+    Y       0 or 1, or the chance that it is 1 where those who labelled may have erred
+    weight  (L,) or (L, m) how many visits each label stands for, up to a factor; None: one each
     centre  (n,) how common each finding is among all visits; None: among these
     """
     if not known.any():
         raise ModelError("no label is known: nothing to teach")
     x = sp.csr_matrix(X, dtype=np.float64)
-    w = np.ones(len(Y)) if weight is None else np.asarray(weight, float) * len(Y) / float(np.sum(weight))
+    w = _weights(weight, known)
     alone = Alone.of(model, anchor_columns)
     belief = np.where(known, Y, 0.0)
     if not known.all():
@@ -70,6 +71,15 @@ def fit_labels(
     average = np.asarray(x.mean(0)).ravel() if centre is None else np.asarray(centre, float)
     shape = _shape(lesson, alone, taught, known, float(average.sum()), np.random.default_rng(seed))
     return FromLabels(assembled(alone, taught, shape, average), taught, shape)
+
+
+def _weights(weight: Floats | None, known: Bools) -> Floats:
+    """(L, m), one on average over the labels that are known."""
+    if weight is None:
+        return np.ones(known.shape)
+    given = np.asarray(weight, float)
+    whole = np.broadcast_to(given[:, None] if given.ndim == 1 else given, known.shape)
+    return np.ascontiguousarray(whole / whole[known].mean())
 
 
 def _shape(
@@ -91,11 +101,11 @@ def _shape(
     if not whole.size:
         return Shape.identity(lesson.y.shape[1])
     some = np.sort(rng.permutation(whole)[:SHAPE_ON])
-    Y = lesson.y[some] > 0
+    Y = lesson.y[some] > 0.5
     near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, fields[some], Y)
     present = np.diff(lesson.x.indptr).astype(float)
     length = length_of(present[some], np.full(some.size, typical))
-    return fit_shape(fields[some], length, Y, lesson.weight[some], near, taught.coupling, taught.kappa)
+    return fit_shape(fields[some], length, Y, lesson.weight[some].mean(1), near, taught.coupling, taught.kappa)
 
 
 def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> JointModel:

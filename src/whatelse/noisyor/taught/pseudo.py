@@ -45,7 +45,7 @@ RANGE = {"bias": (0.1, 1e4), "scale": (1.0, 1e5), "coupling": (1.0, 1e5), "weigh
 @dataclass(frozen=True, eq=False)
 class Lesson:
     """L labelled visits: findings x CSR (L, n), labels y (L, m) with NaN where not known, alone (L, m), taken (L, m),
-    belief (L, m) (y where known), weight (L,) of each visit."""
+    belief (L, m) (y where known), weight (L, m) of each label. A label may lie between 0 and 1."""
 
     x: sp.csr_matrix
     y: Floats
@@ -133,7 +133,7 @@ def teach(
     steps      of the last fit, at most
     """
     problem = _Problem(lesson, coupling)
-    total = max(float(lesson.weight.sum()), 1.0)
+    total = max(float(lesson.weight.mean(1).sum()), 1.0)
     found = dict(START if precision is None else precision)
     centre = np.zeros(problem.cut[-1])
     centre[:4] = 1.0, 1.0, 0.0, kappa
@@ -171,7 +171,7 @@ def teach(
 
 
 @njit(cache=True, nogil=True)
-def _loss(first, end, indptr, indices, y, alone, taken, belief, visit_weight, bias, scale, J, kappa, weight, curvature):  # type: ignore[no-untyped-def]
+def _loss(first, end, indptr, indices, y, alone, taken, belief, label_weight, bias, scale, J, kappa, weight, curvature):  # type: ignore[no-untyped-def]
     """-log pseudo-likelihood of visits first … end - 1, gradients by bias, scale, J (one triangle), kappa, weight, and
     the diagonal of the Hessian."""
     m, n = bias.size, weight.shape[0]
@@ -191,11 +191,11 @@ def _loss(first, end, indptr, indices, y, alone, taken, belief, visit_weight, bi
             row = weight[indices[at]]
             for i in range(m):
                 z[i] += row[i]
-        w = visit_weight[v]
         for i in range(m):
             if np.isnan(y[v, i]):
                 d[i] = 0.0
                 continue
+            w = label_weight[v, i]
             u = z[i]
             e = np.exp(-abs(u))
             p = 1.0 / (1.0 + e) if u > 0 else e / (1.0 + e)

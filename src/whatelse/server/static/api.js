@@ -59,6 +59,9 @@ export async function begin() {
     });
     who.append(" ", out);
   }
+  const caveat = document.getElementById("caveat");
+  caveat.hidden = !model.caveat;
+  caveat.textContent = model.caveat && `Not yet calibrated: ${model.caveat}. Use the order of the tags, not their percentages.`;
   const taught = document.getElementById("taught");
   const list = document.createElement("details");
   const line = document.createElement("summary");

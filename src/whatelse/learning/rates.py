@@ -1,0 +1,75 @@
+"""Noise rates of a cohort from whatever labels it has, and which conditions there is too little to learn from.
+
+A condition is learned from its anchor, from labels, or from both. One whose anchor never fires is learned from labels
+alone if there are enough; with neither it is refused by name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whatelse.anchors import NoiseRates
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+from whatelse.noisyor.params import Bools, Floats
+
+LABELS, ASSUMED, GIVEN = "labels", "assumed", "given"
+"""Where noise rates come from."""
+ENOUGH = 10  # labelled visits that have a condition, and that do not, from which it is learned without an anchor
+
+
+def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool = True) -> tuple[NoiseRates, str]:
+    """Noise rates from the labels that a cohort has, all, some or none, and where they come from.
+
+    weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
+    strict   refuse conditions that have neither an anchor that fires nor enough labels
+    """
+    silent: Bools = np.asarray(~cohort.A.any(0))
+    if strict:
+        _refuse(cohort, silent)
+    if cohort.Y is None or not cohort.known.any():
+        return NoiseRates.assumed(cohort.A, cohort.conditions), ASSUMED
+    if cohort.known.all() and weights is None:
+        return NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions), LABELS
+    rows = np.flatnonzero(cohort.known.any(1))
+    Y, known, w = cohort.Y[rows], cohort.known[rows], _weights(weights, cohort, rows)
+    heard: Bools = np.asarray(~silent)
+    names = tuple(c for c, h in zip(cohort.conditions, heard, strict=True) if h)
+    found = NoiseRates.from_sample(
+        cohort.A[:, heard], Y[:, heard], rows, names, weights=w[:, heard], known=known[:, heard]
+    )
+    if heard.all():
+        return found, LABELS
+    # an anchor that never fires says nothing, and how often the condition is there only its labels say
+    N = len(cohort)
+    counted = np.where(known, w, 0.0)
+    prior = ((counted * Y).sum(0) + 0.5) / (counted.sum(0) + 1.0)
+    sensitivity, false_positive = np.full(silent.size, 1 / (N + 1)), np.full(silent.size, 0.1 / (N + 1))
+    prior[heard], sensitivity[heard] = found.prior, found.sensitivity
+    false_positive[heard] = found.false_positive
+    return NoiseRates(prior, sensitivity, false_positive, cohort.conditions), LABELS
+
+
+def _weights(weights: ArrayLike | None, cohort: Cohort, rows: NDArray[np.intp]) -> Floats:
+    """(k, m), above zero everywhere: one where nothing is known, which is not looked at."""
+    known = cohort.known[rows]
+    if weights is None:
+        return np.ones(known.shape)
+    given = np.asarray(weights, float)[rows]
+    whole = np.where(known, given[:, None] if given.ndim == 1 else given, 1.0)
+    if not (np.isfinite(whole).all() and (whole > 0).all()):
+        raise CohortError("a label's weight must be a number above 0")
+    return whole
+
+
+def _refuse(cohort: Cohort, silent: Bools) -> None:
+    true = np.zeros(silent.size) if cohort.Y is None else (cohort.Y & cohort.known).sum(0)
+    few = silent & (np.minimum(true, cohort.known.sum(0) - true) < ENOUGH)
+    if few.any():
+        names = [c for c, bad in zip(cohort.conditions, few, strict=True) if bad]
+        raise CohortError(
+            f"nothing can be learned about {', '.join(names)}: no anchor fires in {len(cohort):,} visits, and fewer "
+            f"than {ENOUGH} labelled visits have it, or have it not; add an anchor to the conditions file and build "
+            "again, label more visits, or leave the condition out"
+        )

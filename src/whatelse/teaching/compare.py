@@ -1,0 +1,285 @@
+"""Two models on the same visits: is the new one better, not worse, or worse than the old one?
+
+Every measure is taken of each visit by both models, and the differences of visits are resampled: what the visits have
+in common drops out. Only labels that are known count, so visits may be labelled in part. Losses are of the labels'
+*chance*: a decision that may be wrong counts for both sides.
+
+    held-out tag  accuracy and mean reciprocal rank (visits with two true tags or more; one is hidden)
+    log loss      per label, nothing confirmed
+    confirmed     log loss of the other labels once a true tag is confirmed, every true tag in turn
+    rejected      the same once the likeliest false tag (by both models together) is rejected
+    reliability   calibration error over bins of predicted probability, of labels to which either gives 2% or more
+
+The verdict. *Worse*: the 95% interval of log loss or of the held-out tag's reciprocal rank lies wholly on the wrong
+side of zero, or the 99% interval of any other measure does. *Better*: one of those two lies wholly on the right side,
+and nothing is worse. *Not worse*: both intervals exclude a loss of more than the margin, 5% of the old log loss and
+0.02 of reciprocal rank. Else *not known*: too few labels to tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+from whatelse.evaluation.reliability import CLIP, EDGES
+from whatelse.evaluation.updates import Answer, answers_of
+from whatelse.noisyor.recovery import Draws, heldout_tag_draws, ranking
+from whatelse.tagger import Tagger
+from whatelse.teaching.label_set import LabelSet
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Verdict = Literal["better", "not worse", "not known", "worse"]
+LOSS_MARGIN, RANK_MARGIN = 0.05, 0.02
+PRIMARY = ("log loss", "held-out tag: reciprocal rank")
+LEVEL, OTHERS_LEVEL = 0.95, 0.99
+VISITS = 5_000
+SEEN = 0.02
+RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure of both models on the same visits, and new minus old with its interval. good: a rise is good."""
+
+    measure: str
+    visits: int
+    old: float
+    new: float
+    difference: float
+    low: float
+    high: float
+    good: bool
+
+    @property
+    def says(self) -> Literal["better", "worse", "same"]:
+        """What the interval says; "same" where it holds zero."""
+        if not self.low > 0 and not self.high < 0:
+            return "same"
+        return "better" if (self.low > 0) == self.good else "worse"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows for all conditions, rows of the log loss of each condition, and what it comes to."""
+
+    old: str
+    new: str
+    visits: int
+    labels: int
+    rows: tuple[Row, ...]
+    by_condition: tuple[Row, ...]
+    verdict: Verdict
+    because: str
+
+    def to_json(self) -> dict[str, Any]:
+        out = asdict(self)
+        for name in ("rows", "by_condition"):
+            out[name] = [{**asdict(row), "says": row.says} for row in getattr(self, name)]
+        return out
+
+
+@dataclass(eq=False)
+class _Both:
+    """Labelled visits with what both models say of them."""
+
+    X: sp.csr_matrix
+    truth: Floats
+    known: Bools
+    weight: Floats
+    answers: tuple[Answer, Answer]
+    before: tuple[Floats, Floats] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.before = (self.answers[0](self.X, None, None), self.answers[1](self.X, None, None))
+
+
+def compare_models(
+    old: Tagger,
+    new: Tagger,
+    cohort: Cohort,
+    labels: LabelSet | None = None,
+    *,
+    visits: int = VISITS,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Compare on the cohort's own labels, or on others, of at most so many visits at random.
+
+    Both models must have the conditions of the cohort. Cost: for each model a posterior for each visit, each true tag
+    and each false one that is rejected.
+    """
+    said = LabelSet.of_cohort(cohort) if labels is None else labels
+    for tagger in (old, new):
+        tagger.vocabulary_.check_same(cohort.vocabulary)
+    labelled = np.flatnonzero(said.known.any(1))
+    if not labelled.size:
+        raise CohortError("no visit is labelled, and without labels nobody can tell which model is better: label some")
+    rows = np.sort(np.random.default_rng(seed).permutation(labelled)[:visits])
+    X = cohort.X[rows]
+    both = _Both(
+        X, said.belief[rows], said.known[rows], np.where(said.known[rows], said.weight[rows], 0.0),
+        (answers_of(old.model_), answers_of(new.model_)),
+    )  # fmt: skip
+    losses = [_loss(p, both.truth) * both.weight for p in both.before]
+    draw = _Resamples(seed, resamples)
+    found = [*_heldout(old, new, both, draw)]
+    found.append(_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw))
+    found += _updates(both, draw)
+    found.append(_reliability(both, draw))
+    conditions = tuple(
+        _row(condition, losses[0][:, i], losses[1][:, i], both.weight[:, i], draw)
+        for i, condition in enumerate(cohort.conditions)
+        if both.weight[:, i].any()
+    )
+    verdict, because = judge(found)
+    return Comparison(
+        old.digest_, new.digest_, len(rows), int(both.known.sum()), tuple(found), conditions, verdict, because
+    )
+
+
+def judge(rows: list[Row]) -> tuple[Verdict, str]:
+    """The verdict on measures that were taken, and a sentence."""
+    if worse := [row.measure for row in rows if row.says == "worse"]:
+        return "worse", f"the new model is worse by {' and '.join(worse)}"
+    main = [row for row in rows if row.measure in PRIMARY]
+    if better := [row.measure for row in main if row.says == "better"]:
+        return "better", f"the new model is better by {' and '.join(better)}, and worse by nothing"
+    unsure, needed = [], 1.0
+    for row in main:
+        margin = RANK_MARGIN if row.good else LOSS_MARGIN * row.old
+        loss = -row.low if row.good else row.high
+        if loss > margin:
+            unsure.append(row.measure)
+            needed = max(needed, (loss / margin) ** 2)
+    if not unsure:
+        return "not worse", "no difference shows, and one larger than the margin would"
+    more = int(np.ceil(max(row.visits for row in main) * (needed - 1) / 50) * 50)
+    return "not known", (
+        f"too few labelled visits to tell whether the new model is worse by {' and '.join(unsure)}; some {more:,} more "
+        "would do"
+    )
+
+
+# ---- measures
+
+
+def _heldout(old: Tagger, new: Tagger, both: _Both, draw: _Resamples) -> list[Row]:
+    """One true tag hidden, ranked among the tags that are known not to be true (and itself)."""
+    true = both.known & (both.truth > 0.5)
+    if not (true.sum(1) >= 2).any():
+        return []
+    draws: Draws = heldout_tag_draws(true, seed=draw.seed, draws=3)
+    at = np.arange(len(draws.rows))
+    scores: list[list[Floats]] = [[], []]
+    for hidden in draws.hidden:
+        confirmed = true[draws.rows].copy()
+        confirmed[at, hidden] = False
+        candidates = both.known[draws.rows] & ~confirmed
+        for model, tagger in enumerate((old, new)):
+            scores[model].append(ranking(tagger.heldout_tag(both.X[draws.rows], confirmed), candidates, hidden))
+    by_visit = [np.mean(s, 0) for s in scores]
+    one = np.ones(len(draws.rows))
+    return [
+        _row(f"held-out tag: {name}", by_visit[0][:, k], by_visit[1][:, k], one, draw, good=True, level=level)
+        for name, k, level in (("accuracy", 0, OTHERS_LEVEL), ("reciprocal rank", 2, LEVEL))
+    ]
+
+
+def _updates(both: _Both, draw: _Resamples) -> list[Row]:
+    """What the models say of the others after the same tag was confirmed, and after the same was rejected."""
+    true = both.known & (both.truth > 0.5)
+    false = both.known & ~true
+    joint = np.where(false, both.before[0] + both.before[1], -1.0)
+    likeliest = joint.argmax(1)
+    wrong = np.zeros_like(false)
+    shown = joint.max(1) >= 2 * SEEN
+    wrong[np.flatnonzero(shown), likeliest[shown]] = True
+    out = []
+    for name, made, yes in (("confirmed", true, True), ("rejected", wrong, False)):
+        visit, subject = np.nonzero(made)
+        others = both.weight[visit].copy()
+        others[np.arange(len(visit)), subject] = 0.0
+        if not others.any():
+            continue
+        decided = np.zeros((len(visit), made.shape[1]), bool)
+        decided[np.arange(len(visit)), subject] = True
+        sums = []
+        for answer in both.answers:
+            after = answer(both.X[visit], decided if yes else None, None if yes else decided)
+            sums.append((_loss(after, both.truth[visit]) * others).sum(1))
+        before, after_, size = (np.bincount(visit, s, len(made)).astype(float) for s in (*sums, others.sum(1)))
+        out.append(_row(f"log loss of the others, one {name}", before, after_, size, draw, level=OTHERS_LEVEL))
+    return out
+
+
+def _reliability(both: _Both, draw: _Resamples) -> Row:
+    """Sum over bins of |predicted - observed|, over the number of labels that are likely to either model."""
+    heard = both.weight * (np.maximum(*both.before) >= SEEN)
+    off = []  # for each model (V, bins): how far each visit's labels are from what was said of them
+    for p in both.before:
+        bin_of = np.clip(np.searchsorted(EDGES, p, side="right") - 1, 0, len(EDGES) - 2)
+        off.append(np.stack([(heard * (p - both.truth) * (bin_of == k)).sum(1) for k in range(len(EDGES) - 1)], 1))
+    size = heard.sum(1)
+
+    def errors(counts: Floats) -> Floats:
+        whole = np.maximum(counts @ size, 1e-300)
+        return np.stack([np.abs(counts @ part).sum(-1) / whole for part in off], -1)
+
+    old, new = errors(np.ones(len(size))).tolist()
+    drawn = errors(draw.counts(len(size)))
+    low, high = _interval(drawn[:, 1] - drawn[:, 0], OTHERS_LEVEL)
+    return Row("reliability: calibration error", len(size), old, new, new - old, low, high, False)
+
+
+def _row(
+    measure: str,
+    old: Floats,
+    new: Floats,
+    size: Floats,
+    draw: _Resamples,
+    *,
+    good: bool = False,
+    level: float = LEVEL,
+) -> Row:
+    """sum(new - old) / sum(size), each (V,), with an interval over the visits that have any size."""
+    there = size > 0
+    a, b, n = old[there], new[there], size[there]
+    counts = draw.counts(len(n))
+    low, high = _interval((counts @ (b - a)) / (counts @ n), level)
+    total = float(n.sum())
+    left, right = float(a.sum()) / total, float(b.sum()) / total
+    return Row(measure, len(n), left, right, right - left, low, high, good)
+
+
+@dataclass
+class _Resamples:
+    """How often each of V visits is drawn, (resamples, V): the same for all measures of as many visits."""
+
+    seed: int
+    resamples: int
+    _kept: Floats | None = None
+
+    def counts(self, visits: int) -> Floats:
+        if self._kept is None or self._kept.shape[1] != visits:
+            rng = np.random.default_rng(self.seed)
+            self._kept = rng.multinomial(visits, np.full(visits, 1 / visits), size=self.resamples).astype(float)
+        return self._kept
+
+
+def _interval(drawn: Floats, level: float) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _loss(probability: Floats, chance: Floats) -> Floats:
+    """Cross entropy of a label that is true with a chance, probabilities kept `CLIP` away from 0 and 1."""
+    p = np.clip(probability, CLIP, 1 - CLIP)
+    loss: Floats = -(chance * np.log(p) + (1 - chance) * np.log1p(-p))
+    return loss
