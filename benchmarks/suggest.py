@@ -2,11 +2,12 @@
 
     python -m benchmarks.suggest TRAIN TEST --conditions FILE [--source nhamcs] [--labels FOLDER] [--most 10]
 
-TRAIN and TEST are records with truth or billing codes (may be repeated with commas). The cohort that suggestions are made
-from has no labels, unless --seen N gives it the labels of N visits. The person looks at ten visits drawn from those of
-TRAIN that have a phrase, knows their labels, and accepts the phrase if seven have the condition. A phrase accepted for
-two conditions goes to the first. Then the anchors are written, both cohorts built again, and the default learner run as
-before; noise rates are counted in TRAIN's labels both times. Held-out tag as in docs/results.md, over three draws.
+TRAIN and TEST are records with truth or billing codes (several files with commas between). The cohort that suggestions
+are made from has no labels, unless --seen N gives it the labels of N visits. The person looks at ten visits drawn from
+those of TRAIN that have a phrase, knows their labels, and accepts the phrase if seven (--enough) have the condition. A
+phrase accepted for two conditions goes to the first. Then the anchors are written, both cohorts built again, and the
+default learner run as before; noise rates are counted in TRAIN's labels both times. Held-out tag as in docs/results.md,
+over three draws.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from whatelse.noise import NoiseRates
 from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
 
-LOOKED_AT, ENOUGH = 10, 0.7
+LOOKED_AT = 10
 
 
 def accuracy(train: Cohort, test: Cohort) -> str:
@@ -43,7 +44,7 @@ def accuracy(train: Cohort, test: Cohort) -> str:
     return " / ".join(f"{value.mean():.3f}" for value in scores.by_visit.values())
 
 
-def person(cohort: Cohort, table: PhraseTable, found: list[Suggestion], seed: int) -> list[Suggestion]:
+def person(cohort: Cohort, table: PhraseTable, found: list[Suggestion], enough: float, seed: int) -> list[Suggestion]:
     """The suggestions that the simulated person accepts."""
     assert cohort.Y is not None
     rng = np.random.default_rng(seed)
@@ -51,7 +52,7 @@ def person(cohort: Cohort, table: PhraseTable, found: list[Suggestion], seed: in
     for s in found:
         rows = table.rows(table.index[Phrase(s.phrase, s.key, s.system, s.label)])
         looked = rng.choice(rows, min(LOOKED_AT, rows.size), replace=False)
-        if cohort.Y[looked, cohort.conditions.index(s.condition)].mean() >= ENOUGH:
+        if cohort.Y[looked, cohort.conditions.index(s.condition)].mean() >= enough:
             accepted.append(s)
     return accepted
 
@@ -73,6 +74,7 @@ def main() -> None:
     parser.add_argument("--labels", type=Path, help="nhamcs: the folder of label tables")
     parser.add_argument("--most", type=int, default=10)
     parser.add_argument("--seen", type=int, default=0, help="labels that suggestions may use")
+    parser.add_argument("--enough", type=float, default=0.7, help="share of the visits looked at")
     parser.add_argument("--without-notes", action="store_true", help="candidates among the cohort's findings only")
     parser.add_argument("--only", nargs="+", help="conditions to suggest for")
     parser.add_argument("--seed", type=int, default=0)
@@ -96,7 +98,7 @@ def main() -> None:
     table = from_cohort(train) if args.without_notes else from_visits(train, visits(args.train))
     found = suggest(hidden(train, args.seen, args.seed), table, most=args.most, conditions=args.only)
     seconds = time.perf_counter() - began
-    accepted = person(train, table, found, args.seed)
+    accepted = person(train, table, found, args.enough, args.seed)
     print(f"{len(found)} suggestions in {seconds:.0f} s, {len(accepted)} accepted ({len(accepted) / len(found):.0%})")
     if args.show:
         for condition, group in by_condition(found).items():

@@ -9,8 +9,8 @@ share      (K, m) the share of a candidate's visits that look like the condition
            by EM:  q <- mean over v of q r_v / (q r_v + 1 - q)
 expected   (K, m) visits among the candidate's that should have the anchor, by the same classifier. Where far fewer do,
            the candidate stands instead of the anchor
-alike      (K, m) cosine of the words just before and just after the candidate, and before and after the anchor, weighted
-           by positive pointwise mutual information
+alike      (K, m) cosine of the words just before and just after the candidate with those before and after the anchor,
+           weighted by positive pointwise mutual information
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def add_phrase(
     for one condition only.
     """
     path = Path(conditions_file)
-    text, data, known = _conditions(path)
+    text, known = _conditions(path)
     phrase = " ".join(phrase.split())
     if condition not in known.names:
         raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
@@ -62,7 +62,7 @@ def new_condition(conditions_file: str | Path, name: str, phrase: str, title: st
             raise InputError("its folder does not exist; make it first", file=path)
         write_text(path, f"conditions:\n  - {block(entry, indent=4)}\n")
         return
-    text, _, known = _conditions(path)
+    text, known = _conditions(path)
     if name in known.names:
         raise ConditionError(f"{path}: condition {name!r} is there already; add to it with 'whatelse anchors accept'")
     for other in known.conditions:
@@ -109,8 +109,8 @@ def save_conditions(path: str | Path, anchors: AnchorSet) -> None:
     write_text(Path(path), yaml.safe_dump(anchors.to_json(), sort_keys=False, allow_unicode=True, width=110))
 
 
-def _conditions(path: Path) -> tuple[str, Any, AnchorSet]:
-    """(text, values, conditions) of a file in the form that ships."""
+def _conditions(path: Path) -> tuple[str, AnchorSet]:
+    """(text, conditions) of a file in the form that ships."""
     if path.is_dir() or not path.exists():
         found = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{found}; needs a conditions file in YAML, as 'whatelse anchors new' starts one", file=path)
@@ -121,7 +121,7 @@ def _conditions(path: Path) -> tuple[str, Any, AnchorSet]:
         raise InputError("is not YAML", file=path) from None
     if isinstance(data, dict) and "conditions" not in data:
         raise InputError("has no list of 'conditions': only the form that ships can be edited", file=path)
-    return text, data, AnchorSet.from_json(data, source=str(path))
+    return text, AnchorSet.from_json(data, source=str(path))
 
 
 def _checked(path: Path, phrase: str, key: str, system: str | None) -> Anchor:

@@ -1,8 +1,8 @@
 """Is one word a form of another? Inflections and derivations, misspellings, shortenings, initials.
 
 `stem` takes clinical endings off a word: "pruritus", "pruritic" and "pruritis" become one, "syncope" and "syncopal",
-"irritable" and "irritability", "cyanosis" and "cyanotic"; "arthralgia" and "arthritis" stay two, because -algia and -itis
-mean something. It is a key for comparing words and is not itself a word.
+"irritable" and "irritability", "cyanosis" and "cyanotic"; "arthralgia" and "arthritis" stay two, because -algia and
+-itis mean something. It is a key for comparing words and is not itself a word.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
 _IRREGULAR = {
     form: base
     for base, forms in {
-        "swell": "swollen swelled swelling swells", "fall": "fell fallen falling falls", "throw": "threw thrown throwing",
-        "sleep": "slept sleepy sleeping asleep sleepiness", "break": "broke broken breaking", "bite": "bit bitten biting",
+        "swell": "swollen swelled swelling swells", "fall": "fell fallen falling falls", "throw": "threw thrown",
+        "sleep": "slept sleepy sleeping asleep sleepiness", "break": "broke broken breaking", "bite": "bit bitten",
         "bleed": "bled bleeding bleeds", "shake": "shook shaky shaking shaken shakiness", "feel": "felt feeling feels",
         "burn": "burnt burning burned burns", "choke": "choking choked", "freeze": "froze frozen", "sting": "stung",
         "drink": "drank drunk drinking drinks", "wake": "woke woken waking awoke", "hurt": "hurts hurting",
@@ -114,11 +114,8 @@ def _skeleton(word: str) -> str:
     return word[:1] + "".join(letter for letter in word[1:] if letter not in "aeiou")
 
 
-def initials(word: str, phrase: Sequence[str]) -> bool:
-    """Whether `word` is the first letters of a phrase of two words or more, with or without its function words."""
-    if len(phrase) < 2 or len(word) < 2:
-        return False
-    plain = word.replace("/", "").replace(".", "")
+def initials_of(phrase: Sequence[str]) -> set[str]:
+    """The first letters of a phrase of two words or more, with and without its function words."""
     every = "".join(w[:1] for w in phrase)
     content = "".join(w[:1] for w in phrase if w not in FUNCTION_WORDS)
-    return plain == every or (len(content) >= 2 and plain == content)
+    return {short for short in (every, content) if len(short) > 1}

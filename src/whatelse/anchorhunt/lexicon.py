@@ -65,7 +65,12 @@ class Lexicon:
 
 def phrase_stems(phrase: str) -> Stems:
     """The stems of a phrase as it is written: a hyphen stands for a blank."""
-    return stems(tuple(phrase.lower().replace("-", " ").split()))
+    return stems(plain_words(phrase))
+
+
+def plain_words(phrase: str) -> tuple[str, ...]:
+    """The words of a phrase as it is written, in lower case."""
+    return tuple(phrase.lower().replace("-", " ").split())
 
 
 def _parse(text: str, source: str) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -1,8 +1,8 @@
 """PhraseTable: everything in the records that could be written into a conditions file as an anchor, and who has it.
 
 A candidate is a run of one to three words of a note, none of them negated and nothing but blanks or a hyphen between
-them; or a drug; or a code of a structured field. Runs neither begin nor end with a function word or a number, which
-would say no more than what is left of them without it. What a candidate is written as (`phrase`) and where it goes
+them; or a drug; or a code of a structured field. Runs neither begin nor end with a function word, which
+would say no more than what is left of them without it, and hold no number: a conditions file cannot say "any number". What a candidate is written as (`phrase`) and where it goes
 (`key`: notes, dispensed, medication_history, or coded with its `system`) is kept beside the visits that have it.
 
 Cost: one reading of the records, 4 bytes for each word, and a sort of the words for each length of a run.
@@ -51,7 +51,7 @@ class PhraseTable:
     """K candidates and the (N, K) matrix of 0/1 that says which of the cohort's visits have which.
 
     neighbours  (K, 2 V) how often each of V words stands before (left half) and after (right half) a candidate; word 0
-                is a sign, a negated word or the edge of the note. None where the notes were not read.
+                is a sign, a number, a negated word or the edge of the note. None where the notes were not read.
     anchor_neighbours  (m, 2 V) the same around the phrases of each condition's anchor
     """
 
@@ -109,20 +109,21 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
     words, rows = array("i"), array("i")  # word 0 stands between two words that do not follow one another
     facts: dict[Phrase, set[int]] = {}
     for visit in visits:
-        row = row_of.get(visit.id)
-        if row is None:
+        here = row_of.get(visit.id)
+        if here is None:
             continue
         start = len(words)
         for field in TEXT_FIELDS:
             words.append(0)
             for token in finder.tokens(getattr(visit, field) or ""):
-                if token.opens or token.negated:
+                left_out = token.negated or "#" in token.text
+                if token.opens or left_out:
                     words.append(0)
-                if not token.negated:
+                if not left_out:
                     words.append(numbers.setdefault(token.text, len(numbers) + 1))
-        rows.extend([row] * (len(words) - start))
+        rows.extend([here] * (len(words) - start))
         for phrase in _facts(visit, finder):
-            facts.setdefault(phrase, set()).add(row)
+            facts.setdefault(phrase, set()).add(here)
     text = ["", *numbers]
     edge = np.array([_may_stand_at_an_edge(word) for word in text])
     words.append(0)

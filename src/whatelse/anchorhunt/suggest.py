@@ -6,13 +6,13 @@ The score of a candidate is the log odds that visits with it have the condition:
     forms, lexicon                 what its words say (`words.py`)
     neighbours    6 alike          words around it are those around the anchor, at most NEIGHBOURS
     context       0.4 logit(share) its visits look like the condition's, between -CONTEXT and CONTEXT
-    instead       -0.7 log of (visits with the anchor + 1) / (expected + 1), between 0 and INSTEAD: it stands in its place
+    instead       0.7 log((expected + 1) / (visits with the anchor + 1)), between 0 and INSTEAD: it stands in its place
     beside        3 x the share of its visits that have the anchor
     elsewhere     minus what neighbours and context say for the condition they fit best, if that is another one
     model         0.5 logit of a model's mean probability where the anchor is silent, between -MODEL and MODEL
 
-(`company.py` defines alike, share and expected.) With p = 1 / (1 + exp(-score)) as if it had been seen in PSEUDO visits,
-labelled visits that have the candidate, t of them with the condition and f without, make it
+(`company.py` defines alike, share and expected.) p = 1 / (1 + exp(-score)) counts as if seen in PSEUDO visits; labelled
+visits that have the candidate, t of them with the condition and f without, make it
 
     precision = (PSEUDO p + t) / (PSEUDO + t + f)
 
@@ -28,13 +28,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
 from whatelse.anchorhunt.company import Company, alike, company
-from whatelse.anchorhunt.lexicon import Lexicon
+from whatelse.anchorhunt.lexicon import Lexicon, plain_words
 from whatelse.anchorhunt.phrases import Phrase, PhraseTable, from_cohort
-from whatelse.anchorhunt.words import Knowledge, Reason, plain_words
+from whatelse.anchorhunt.words import Knowledge, Reason, read
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 
@@ -119,7 +118,7 @@ def suggest(
     words = _Words(cohort, table, lexicon)
     out: list[tuple[float, list[Suggestion]]] = []
     for i in wanted:
-        no = {tuple(plain_words(p)) for p in (refused or {}).get(names[i], ())}
+        no = {plain_words(p) for p in (refused or {}).get(names[i], ())}
         found = _for_condition(i, cohort, table, words, known, similar, probability, no, most)
         out.append((sum(s.precision * s.gained for s in found), found))
     out.sort(key=lambda pair: -pair[0])
@@ -153,10 +152,13 @@ def _for_condition(
     taken: list[tuple[str, ...]] = []
     for k in sorted(np.flatnonzero(good).tolist(), key=lambda k: -rank[k]):
         phrase = table.phrases[k]
-        mine = tuple(plain_words(phrase.phrase))
+        mine = plain_words(phrase.phrase)
         if mine in refused or any(_inside(shorter, mine) for shorter in taken):
             continue
-        why = [*reasons.get(k, []), *(_explain(source, values[k], i, k, table, known) for source, values in parts.items())]
+        why = [
+            *reasons.get(k, []),
+            *(_explain(source, values[k], i, k, table, known) for source, values in parts.items()),
+        ]
         why += _label_reason(cohort, table, i, k)
         out.append(
             Suggestion(
@@ -170,7 +172,7 @@ def _for_condition(
                 fires=int(counts[k]),
                 gained=int(gained[k]),
                 why=tuple(sorted((r for r in why if abs(r.log_odds) >= 0.1), key=lambda r: -r.log_odds)),
-                overlaps=_overlaps(cohort, table, i, k),
+                overlaps=overlaps(cohort, table.rows(k), i),
             )
         )
         if phrase.key == "notes":
@@ -187,18 +189,18 @@ class _Words:
     """What words say of every candidate, by condition."""
 
     def __init__(self, cohort: Cohort, table: PhraseTable, lexicon: Lexicon) -> None:
-        self.table = table
+        self.read = [read(p.words, lexicon) for p in table.phrases]
         counts = {p.words: int(c) for p, c in zip(table.phrases, table.counts, strict=True) if p.key == "notes"}
         for i, condition in enumerate(cohort.vocabulary.anchors.conditions):
             fires = int(cohort.A[:, i].sum())  # an anchor's own word has left the candidates
             for anchor in condition.anchors:
-                counts.setdefault(tuple(plain_words(anchor.value)), fires)
+                counts.setdefault(plain_words(anchor.value), fires)
         self.knowledge = [Knowledge(c, lexicon, counts) for c in cohort.vocabulary.anchors.conditions]
 
     def says(self, i: int) -> tuple[Floats, dict[int, list[Reason]]]:
         """(K,) log odds, and the reasons of candidates that have some."""
-        reasons = {k: found for k, p in enumerate(self.table.phrases) if (found := self.knowledge[i].reasons(p.words))}
-        said = np.zeros(len(self.table.phrases))
+        reasons = {k: found for k, words in enumerate(self.read) if (found := self.knowledge[i].reasons(words))}
+        said = np.zeros(len(self.read))
         for k, found in reasons.items():
             best = max(r.log_odds for r in found)
             said[k] = best if best > 0 else sum(r.log_odds for r in found)
@@ -264,7 +266,8 @@ def _model_says(table: PhraseTable, anchor: NDArray[np.bool_], probability: Floa
     """(K,) log odds by the mean probability in visits where the anchor is silent."""
     silent = np.asarray(table.has.T @ (~anchor).astype(np.float64))
     mass = np.asarray(table.has.T @ np.where(anchor, 0.0, probability))
-    return np.clip(0.5 * logit(np.clip((mass + 0.1) / (silent + 1), 0.01, 0.99)), -MODEL, MODEL)
+    log_odds: Floats = np.clip(0.5 * logit(np.clip((mass + 0.1) / (silent + 1), 0.01, 0.99)), -MODEL, MODEL)
+    return log_odds
 
 
 def _labelled(cohort: Cohort, table: PhraseTable, i: int) -> tuple[Floats, Floats]:
@@ -309,9 +312,10 @@ def _label_reason(cohort: Cohort, table: PhraseTable, i: int, k: int) -> list[Re
     return [Reason("labels", round(log_odds, 2), f"{true} of {rows.size} labelled visits with it have the condition")]
 
 
-def _overlaps(cohort: Cohort, table: PhraseTable, i: int, k: int) -> tuple[Beside, ...]:
-    both = cohort.A[table.rows(k)].sum(0)
-    lift = both * len(cohort) / np.maximum(cohort.A.sum(0) * table.counts[k], 1)
+def overlaps(cohort: Cohort, rows: NDArray[np.integer[Any]], i: int) -> tuple[Beside, ...]:
+    """Conditions other than i whose anchors fire in these visits, in 5 or more and twice as often as chance."""
+    both = cohort.A[rows].sum(0)
+    lift = both * len(cohort) / np.maximum(cohort.A.sum(0) * len(rows), 1)
     worst = sorted((c for c in range(both.size) if c != i and both[c] >= 5 and lift[c] >= 2), key=lambda c: -both[c])
     return tuple(Beside(cohort.conditions[c], int(both[c]), round(float(lift[c]), 2)) for c in worst[:3])
 
@@ -324,7 +328,7 @@ def _free(table: PhraseTable, cohort: Cohort) -> PhraseTable:
 
     A shorter run of words that is almost always part of one longer run is left out for the longer one, which says more.
     """
-    anchors = {tuple(plain_words(a.value)) for c in cohort.vocabulary.anchors.conditions for a in c.anchors}
+    anchors = {plain_words(a.value) for c in cohort.vocabulary.anchors.conditions for a in c.anchors}
     runs = {tuple(p.phrase.split()): k for k, p in enumerate(table.phrases) if p.key == "notes"}
     replaced = set()
     for words, k in runs.items():
@@ -351,6 +355,3 @@ def by_condition(found: Iterable[Suggestion]) -> dict[str, list[Suggestion]]:
     for suggestion in found:
         groups.setdefault(suggestion.condition, []).append(suggestion)
     return groups
-
-
-__all__ = ["Beside", "Suggestion", "by_condition", "csr_matrix", "suggest"]

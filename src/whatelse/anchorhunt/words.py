@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from whatelse.anchorhunt.forms import initials, misspelled, shortens, stem, stems
-from whatelse.anchorhunt.lexicon import NEAR, SAME, Lexicon, phrase_stems
+from whatelse.anchorhunt.forms import initials_of, misspelled, shortens, stem, stems
+from whatelse.anchorhunt.lexicon import NEAR, SAME, Lexicon, plain_words
 from whatelse.anchors import Condition
 from whatelse.text.bigrams import FUNCTION_WORDS
 
@@ -38,83 +38,89 @@ class Reason:
     says: str
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A candidate's words, read once for all conditions: their stems, and what they and runs inside them mean."""
+
+    words: Words
+    stems: Words
+    means: Mapping[str, str]
+    inside: tuple[Mapping[str, str], ...]
+
+
+def read(words: Words, lexicon: Lexicon) -> Read:
+    """Look the words up. O(runs inside them)."""
+    inside = tuple(meaning for run in _runs_inside(words) if (meaning := lexicon.meaning(run)))
+    return Read(words, stems(words), lexicon.meaning(words), inside)
+
+
 class Knowledge:
     """A condition's anchors as words, and the concepts of the lexicon that they mean.
 
     A concept counts if an anchor or the condition's name or title means it. Name and title are read as anchors are: a
     condition called "Somnolence" is anchored by "somnolent" as well as one whose anchor that is.
+    `counts` says how many visits have a phrase: a misspelling is rarer than the word.
     """
 
     def __init__(self, condition: Condition, lexicon: Lexicon, counts: Mapping[Words, int]) -> None:
-        spoken = [a.value.lower() for a in condition.anchors if a.how in ("phrase", "drug", "label")]
-        self.phrases = [tuple(p.replace("-", " ").split()) for p in dict.fromkeys([*spoken, condition.name.lower()])]
-        self.phrases += [w for w in [tuple(condition.title.lower().split())] if 0 < len(w) <= 4]
-        self.stems = {stems(words): words for words in reversed(self.phrases)}
-        self.lexicon = lexicon
-        self.concepts = lexicon.concepts_of(" ".join(words) for words in self.phrases)
-        self.counts = counts
-        self._singles = sorted({words[0] for words in self.phrases if len(words) == 1})
-        self._parts = {stem(w) for words in self.phrases if len(words) > 1 for w in words if w not in FUNCTION_WORDS}
-        self._long = sorted({w for words in self.phrases for w in words if len(w) >= 5})
-        self._known = [
-            tuple(p.lower().replace("-", " ").split())
-            for c in self.concepts
-            for p in lexicon.concepts[c][SAME]
-            if " " in p
-        ]
+        spoken = [a.value for a in condition.anchors if a.how in ("phrase", "drug", "label")]
+        phrases = list(dict.fromkeys(map(plain_words, [*spoken, condition.name, condition.title])))
+        self.concepts = lexicon.concepts_of(" ".join(words) for words in phrases)
+        self._counts = counts
+        self._stems = {stems(words): words for words in reversed(phrases)}
+        self._orders = {tuple(sorted(mine)): words for mine, words in self._stems.items() if len(mine) > 1}
+        self._single = [words[0] for words in phrases if len(words) == 1]
+        self._part = {stem(w) for words in phrases if len(words) > 1 for w in words if w not in FUNCTION_WORDS}
+        self._long = sorted({w for words in phrases for w in words if len(w) >= 5})
+        known = [plain_words(p) for concept in self.concepts for p in lexicon.concepts[concept][SAME]]
+        self._initials = {short: words for words in (*known, *phrases) for short in initials_of(words)}
 
-    def reasons(self, words: Words) -> list[Reason]:
-        """What the words say: at most one reason of each of "forms" and "lexicon"."""
-        found = [reason for reason in (self._form(words), self._lexicon(words)) if reason is not None]
-        if {r.source for r in found if r.log_odds > 0} == {"forms"}:
-            return [r for r in found if r.log_odds > 0] if found[0].log_odds >= WEIGHTS["form"] else found
-        return found
+    def reasons(self, said: Read) -> list[Reason]:
+        """At most one reason of each of "forms" and "lexicon". The lexicon does not speak against a plain form."""
+        form, lexicon = self._form(said), self._lexicon(said)
+        if form is not None and form.log_odds >= WEIGHTS["form"] and lexicon is not None and lexicon.log_odds < 0:
+            lexicon = None
+        return [reason for reason in (form, lexicon) if reason is not None]
 
-    def _form(self, words: Words) -> Reason | None:
-        mine = stems(words)
-        for theirs, anchor in self.stems.items():
-            if mine == theirs or (len(mine) > 1 and sorted(mine) == sorted(theirs)):
-                return _reason("forms", "form", f"a form of {' '.join(anchor)!r}")
-        if len(words) > 1:
+    def _form(self, said: Read) -> Reason | None:
+        anchor = self._stems.get(said.stems) or self._orders.get(tuple(sorted(said.stems)))
+        if anchor is not None:
+            return _reason("forms", "form", f"a form of {' '.join(anchor)!r}")
+        if len(said.words) > 1:
             return None
-        (word,) = words
-        count = self.counts.get(words, 0)
-        for anchor_word in self._singles:
-            if misspelled(word, anchor_word) and count < self.counts.get((anchor_word,), 0) and not self._means(words):
-                return _reason("forms", "misspelling", f"looks like {anchor_word!r} misspelled")
-        for phrase in (*self.phrases, *self._known):
-            if initials(word, phrase):
-                return _reason("forms", "initials", f"the initials of {' '.join(phrase)!r}")
+        (word,) = said.words
+        if len(word) >= 5 and not said.means:
+            count = self._counts.get(said.words, 0)
+            for right in self._single:
+                if misspelled(word, right) and count < self._counts.get((right,), 0):
+                    return _reason("forms", "misspelling", f"looks like {right!r} misspelled")
+        if (phrase := self._initials.get(word.replace("/", ""))) is not None:
+            return _reason("forms", "initials", f"the initials of {' '.join(phrase)!r}")
         for long in self._long:
             if shortens(word, long):
                 return _reason("forms", "shortening", f"short for {long!r}")
-        if mine[0] in self._parts:
-            return _reason("forms", "part", "a word of an anchor")
-        return None
+        return _reason("forms", "part", "a word of an anchor") if said.stems[0] in self._part else None
 
-    def _means(self, words: Words) -> Mapping[str, str]:
-        return self.lexicon.meaning(words)
-
-    def _lexicon(self, words: Words) -> Reason | None:
-        meaning = self._means(words)
-        ours = {concept: how for concept, how in meaning.items() if concept in self.concepts}
-        for how in (SAME, NEAR):
-            for concept, said in ours.items():
-                if said == how:
-                    verb = "means" if how == SAME else "goes with"
-                    return _reason("lexicon", how, f"{verb} {concept!r}")
-        if any(how == SAME for how in meaning.values()):
-            other = next(concept for concept, how in meaning.items() if how == SAME)
+    def _lexicon(self, said: Read) -> Reason | None:
+        ours = {how: concept for concept, how in said.means.items() if concept in self.concepts}
+        if SAME in ours:
+            return _reason("lexicon", "same", f"means {ours[SAME]!r}")
+        if NEAR in ours:
+            return _reason("lexicon", "near", f"goes with {ours[NEAR]!r}")
+        if (other := _first_same(said.means)) is not None:
             return _reason("lexicon", "other", f"means {other!r}")
-        inside = [self._means(run) for run in _runs_inside(words)]
-        for meant in inside:
-            for concept, how in meant.items():
+        for meaning in said.inside:
+            for concept, how in meaning.items():
                 if how == SAME and concept in self.concepts:
                     return _reason("lexicon", "holds", f"holds a phrase that means {concept!r}")
-        for meant in inside:
-            if SAME in meant.values():
-                return _reason("lexicon", "other", f"holds a phrase that means {next(iter(meant))!r}")
+        for meaning in said.inside:
+            if (other := _first_same(meaning)) is not None:
+                return _reason("lexicon", "other", f"holds a phrase that means {other!r}")
         return None
+
+
+def _first_same(meaning: Mapping[str, str]) -> str | None:
+    return next((concept for concept, how in meaning.items() if how == SAME), None)
 
 
 def _runs_inside(words: Words) -> Iterable[Words]:
@@ -128,11 +134,3 @@ def _runs_inside(words: Words) -> Iterable[Words]:
 
 def _reason(source: str, kind: str, says: str) -> Reason:
     return Reason(source, WEIGHTS[kind], says)
-
-
-def plain_words(phrase: str) -> Words:
-    """The words of a phrase as it is written."""
-    return tuple(phrase.lower().replace("-", " ").split())
-
-
-__all__ = ["WEIGHTS", "Knowledge", "Reason", "phrase_stems", "plain_words"]

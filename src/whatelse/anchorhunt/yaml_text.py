@@ -30,7 +30,9 @@ def append(text: str, path: Sequence[str | int], value: Any) -> str:
         if yaml.safe_load(changed) != wanted:
             raise ValueError("not what was meant")
     except (yaml.YAMLError, ValueError, TypeError):
-        raise InputError("is written in a way that cannot be edited without rewriting it: add the entry by hand") from None
+        raise InputError(
+            "is written in a way that cannot be edited without rewriting it: add the entry by hand"
+        ) from None
     return changed
 
 
