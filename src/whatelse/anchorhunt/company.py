@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 STEPS = 12  # of EM for the share
-PULL = (1.0, 0.05)  # visits worth of doubt, and the share they have
+PULL = (3.0, 0.05)  # visits worth of doubt, and the share they have
 FEWEST = 5  # visits with the anchor, below which its company is not known
 SMOOTH = 20  # mentions that make a candidate's neighbours half believed
 

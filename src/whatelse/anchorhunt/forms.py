@@ -65,7 +65,8 @@ def stem(word: str) -> str:
 def _without_ending(word: str) -> str:
     for ending, instead, left in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= left and not (ending == "s" and word.endswith("ss")):
-            return word[: len(word) - len(ending)] + instead
+            left_over = word[: len(word) - len(ending)] + instead
+            return left_over + "~" * (len(left_over) <= 3 and ending != "s")  # "hives" are not "hiv"
     return word
 
 

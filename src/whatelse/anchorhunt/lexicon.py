@@ -49,14 +49,22 @@ class Lexicon:
                 found.setdefault(phrase_stems(phrase), {})[concept] = SAME
         return cls(table, found)
 
-    def concepts_of(self, phrases: Iterable[str]) -> dict[str, int]:
-        """The concepts that phrases mean, and how many of the phrases mean each."""
+    def concepts_of(self, phrases: Iterable[str]) -> dict[str, bool]:
+        """The concepts that phrases mean, and whether each is the one meant rather than one that holds it.
+
+        "Hives" means urticaria and is also a word for an allergic reaction. Concepts that are called what one of the
+        phrases is are meant; where there are none, those that most phrases mean.
+        """
         votes: dict[str, int] = {}
+        called = set()
         for phrase in phrases:
             for concept, how in self.by_stems.get(phrase_stems(phrase), {}).items():
                 if how == SAME:
                     votes[concept] = votes.get(concept, 0) + 1
-        return votes
+                    if phrase_stems(concept) == phrase_stems(phrase):
+                        called.add(concept)
+        most = max(votes.values(), default=0)
+        return {concept: concept in called if called else count == most for concept, count in votes.items()}
 
     def meaning(self, words: Iterable[str]) -> Mapping[str, str]:
         """{concept: "same" or "near"} of a phrase given by its words."""

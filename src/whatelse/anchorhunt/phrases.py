@@ -1,9 +1,10 @@
 """PhraseTable: everything in the records that could be written into a conditions file as an anchor, and who has it.
 
 A candidate is a run of one to three words of a note, none of them negated and nothing but blanks or a hyphen between
-them; or a drug; or a code of a structured field. Runs neither begin nor end with a function word, which
-would say no more than what is left of them without it, and hold no number: a conditions file cannot say "any number". What a candidate is written as (`phrase`) and where it goes
-(`key`: notes, dispensed, medication_history, or coded with its `system`) is kept beside the visits that have it.
+them; or a drug; or a code of a structured field. Runs neither begin nor end with a function word, which would say no
+more than what is left of them without it, and they hold no number, because a conditions file cannot say "any number".
+What a candidate is written as (`phrase`) and where it goes (`key`: notes, dispensed, medication_history, or coded with
+its `system`) is kept beside the visits that have it.
 
 Cost: one reading of the records, 4 bytes for each word, and a sort of the words for each length of a run.
 """

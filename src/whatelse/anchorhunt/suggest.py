@@ -7,7 +7,7 @@ The score of a candidate is the log odds that visits with it have the condition:
     neighbours    6 alike          words around it are those around the anchor, at most NEIGHBOURS
     context       0.4 logit(share) its visits look like the condition's, between -CONTEXT and CONTEXT
     instead       0.7 log((expected + 1) / (visits with the anchor + 1)), between 0 and INSTEAD: it stands in its place
-    beside        3 x the share of its visits that have the anchor
+    beside        3 x the share of its visits that have the anchor, with 3 more that have not
     elsewhere     minus what neighbours and context say for the condition they fit best, if that is another one
     model         0.5 logit of a model's mean probability where the anchor is silent, between -MODEL and MODEL
 
@@ -44,7 +44,7 @@ NEIGHBOURS, CONTEXT, INSTEAD, MODEL = 3.0, 1.5, 1.5, 1.5
 PSEUDO = 10.0
 GAIN = 0.3
 LEAST_GAINED = 5  # visits: less is not worth a look
-LIKELY = 0.2  # below this precision a candidate is not shown
+LIKELY = 0.3  # below this precision a candidate is not shown
 MOST_VISITS = 40_000  # more than these do not make company surer
 
 
@@ -223,7 +223,7 @@ def _records_say(i: int, table: PhraseTable, known: Company, similar: Floats) ->
         "neighbours": neighbours[:, i],
         "context": context[:, i],
         "instead": np.clip(instead, 0, INSTEAD) * (context[:, i] > 0),
-        "beside": 3 * known.fires[:, i] / np.maximum(table.counts, 1),
+        "beside": 3 * known.fires[:, i] / (table.counts + 3),
         "elsewhere": -better,
     }
 

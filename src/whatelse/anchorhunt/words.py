@@ -72,7 +72,8 @@ class Knowledge:
         self._single = [words[0] for words in phrases if len(words) == 1]
         self._part = {stem(w) for words in phrases if len(words) > 1 for w in words if w not in FUNCTION_WORDS}
         self._long = sorted({w for words in phrases for w in words if len(w) >= 5})
-        known = [plain_words(p) for concept in self.concepts for p in lexicon.concepts[concept][SAME]]
+        meant = [concept for concept, this in self.concepts.items() if this]
+        known = [plain_words(p) for concept in meant for p in lexicon.concepts[concept][SAME]]
         self._initials = {short: words for words in (*known, *phrases) for short in initials_of(words)}
 
     def reasons(self, said: Read) -> list[Reason]:
@@ -102,16 +103,19 @@ class Knowledge:
         return _reason("forms", "part", "a word of an anchor") if said.stems[0] in self._part else None
 
     def _lexicon(self, said: Read) -> Reason | None:
-        ours = {how: concept for concept, how in said.means.items() if concept in self.concepts}
-        if SAME in ours:
-            return _reason("lexicon", "same", f"means {ours[SAME]!r}")
-        if NEAR in ours:
-            return _reason("lexicon", "near", f"goes with {ours[NEAR]!r}")
+        meant = {how: concept for concept, how in said.means.items() if self.concepts.get(concept)}
+        if SAME in meant:
+            return _reason("lexicon", "same", f"means {meant[SAME]!r}")
+        if NEAR in meant:
+            return _reason("lexicon", "near", f"goes with {meant[NEAR]!r}")
+        for concept, how in said.means.items():
+            if how == SAME and concept in self.concepts:
+                return _reason("lexicon", "near", f"means {concept!r}, which the anchor goes with")
         if (other := _first_same(said.means)) is not None:
             return _reason("lexicon", "other", f"means {other!r}")
         for meaning in said.inside:
             for concept, how in meaning.items():
-                if how == SAME and concept in self.concepts:
+                if how == SAME and self.concepts.get(concept):
                     return _reason("lexicon", "holds", f"holds a phrase that means {concept!r}")
         for meaning in said.inside:
             if (other := _first_same(meaning)) is not None:
