@@ -29,7 +29,7 @@ ROOMS = """
     baselines evaluate
     nvil_course learning
     suggestions tagger
-    labelled labelnext examples outcomes reproduce
+    labelled labelnext examples outcomes reproduce anchorhunt
     report
     store
     server

@@ -24,6 +24,7 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("ias", "", 4), ("ia", "", 4), ("ics", "", 4), ("ic", "", 4), ("us", "", 4), ("is", "", 4), ("al", "", 4),
     ("ly", "", 4), ("ed", "", 3), ("es", "", 3), ("'s", "", 2), ("s", "", 3), ("y", "", 3), ("e", "", 3), ("a", "", 4),
 )  # fmt: skip
+_NO = frozenset(["no", "not", "without", "w/o"])
 # Verbs that change inside, and other words that no ending explains.
 _IRREGULAR = {
     form: base
@@ -71,8 +72,11 @@ def _without_ending(word: str) -> str:
 
 
 def stems(words: Sequence[str]) -> tuple[str, ...]:
-    """The stems of a phrase's words in order, function words left out unless there is nothing else."""
-    content = [w for w in words if w not in FUNCTION_WORDS]
+    """The stems of a phrase's words in order, function words left out unless there is nothing else.
+
+    A "no" stays: "not eating" must not be taken for "eating".
+    """
+    content = [w for w in words if w not in FUNCTION_WORDS or w in _NO]
     return tuple(stem(w) for w in (content or words))
 
 

@@ -8,16 +8,16 @@ The score of a candidate is the log odds that visits with it have the condition:
     context       0.4 logit(share) its visits look like the condition's, between -CONTEXT and CONTEXT
     instead       0.7 log((expected + 1) / (visits with the anchor + 1)), between 0 and INSTEAD: it stands in its place
     beside        3 x the share of its visits that have the anchor, with 3 more that have not
-    elsewhere     minus what neighbours and context say for the condition they fit best, if that is another one
+    elsewhere     minus what neighbours and context say more for another condition, at most ELSEWHERE
     model         0.5 logit of a model's mean probability where the anchor is silent, between -MODEL and MODEL
 
-(`company.py` defines alike, share and expected.) p = 1 / (1 + exp(-score)) counts as if seen in PSEUDO visits; labelled
-visits that have the candidate, t of them with the condition and f without, make it
+(`company.py` defines alike, share and expected, `records.py` the limits.) p = 1 / (1 + exp(-score)) counts as if seen
+in PSEUDO visits; labelled visits that have the candidate, t of them with the condition and f without, make it
 
     precision = (PSEUDO p + t) / (PSEUDO + t + f)
 
-Candidates of a condition are ranked by logit(precision) + 0.3 log(visits gained). No weight was fitted: they are round
-numbers, the same for every condition and kind of record.
+Candidates of a condition are ranked by logit(precision) + 0.3 log(visits gained). The weights are round numbers set by
+hand, the same for every condition and kind of record; none was fitted.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from whatelse.anchorhunt.company import Company, alike, company
+from whatelse.anchorhunt.company import Company
 from whatelse.anchorhunt.lexicon import Lexicon, plain_words
-from whatelse.anchorhunt.phrases import Phrase, PhraseTable, from_cohort
+from whatelse.anchorhunt.phrases import PhraseTable, from_cohort
+from whatelse.anchorhunt.records import alike_of, company_of, model_says, records_say
 from whatelse.anchorhunt.words import Knowledge, Reason, read
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
@@ -40,12 +41,10 @@ from whatelse.errors import CohortError
 Floats = NDArray[np.float64]
 
 START = -3.0
-NEIGHBOURS, CONTEXT, INSTEAD, MODEL = 3.0, 1.5, 1.5, 1.5
 PSEUDO = 10.0
 GAIN = 0.3
 LEAST_GAINED = 5  # visits: less is not worth a look
 LIKELY = 0.3  # below this precision a candidate is not shown
-MOST_VISITS = 40_000  # more than these do not make company surer
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def suggest(
     probability  (N, m) of a model learned from this cohort, where there is one
     refused      by condition, phrases that a person has refused: never suggested again
 
-    Cost: a logistic regression a condition over at most MOST_VISITS visits, and O(m nnz) for the candidates.
+    Cost: a logistic regression a condition over at most 40,000 visits, and O(m nnz) for the candidates.
     """
     names = cohort.conditions
     if unknown := set(conditions or ()) - set(names):
@@ -113,8 +112,8 @@ def suggest(
         return []
     lexicon = lexicon or Lexicon.shipped()
     wanted = [i for i, name in enumerate(names) if conditions is None or name in conditions]
-    known = _company(cohort, table)
-    similar = _alike(cohort, table)
+    known = company_of(cohort, table)
+    similar = alike_of(cohort, table)
     words = _Words(cohort, table, lexicon)
     out: list[tuple[float, list[Suggestion]]] = []
     for i in wanted:
@@ -139,9 +138,9 @@ def _for_condition(
     """The phrases of condition i, best first."""
     counts = table.counts
     said, reasons = words.says(i)
-    parts = _records_say(i, table, known, similar)
+    parts = records_say(i, table, known, similar)
     if probability is not None:
-        parts["model"] = _model_says(table, cohort.A[:, i], probability[:, i])
+        parts["model"] = model_says(table, cohort.A[:, i], probability[:, i])
     score = START + said + sum(parts.values())
     precision = _with_labels(expit(score), cohort, table, i)
     fires = np.asarray(table.has.T @ cohort.A[:, i].astype(np.int64))
@@ -207,67 +206,7 @@ class _Words:
         return said, reasons
 
 
-# ---- what the records say
-
-
-def _records_say(i: int, table: PhraseTable, known: Company, similar: Floats) -> dict[str, Floats]:
-    """By source, (K,) log odds."""
-    neighbours = np.minimum(6 * similar, NEIGHBOURS)
-    share = np.clip(known.share, 0.01, 0.99)
-    context = np.clip(0.4 * logit(share), -CONTEXT, CONTEXT)
-    instead = -0.7 * np.log((known.fires[:, i] + 1) / (known.expected[:, i] + 1))
-    both = neighbours + context
-    rivals = np.delete(both, i, axis=1)
-    better = np.maximum(rivals.max(1) - both[:, i], 0) if rivals.shape[1] else np.zeros(len(both))
-    return {
-        "neighbours": neighbours[:, i],
-        "context": context[:, i],
-        "instead": np.clip(instead, 0, INSTEAD) * (context[:, i] > 0),
-        "beside": 3 * known.fires[:, i] / (table.counts + 3),
-        "elsewhere": -better,
-    }
-
-
-def _company(cohort: Cohort, table: PhraseTable) -> Company:
-    rows = np.arange(len(cohort))
-    if len(rows) > MOST_VISITS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, MOST_VISITS, replace=False))
-    some = cohort.rows(rows)
-    index = cohort.vocabulary.index
-    own = np.full((len(table.phrases), 6), -1, dtype=np.intp)
-    for k, phrase in enumerate(table.phrases):
-        for c, name in enumerate(_finding_names(phrase)):
-            own[k, c] = index.get(name, -1)
-    rest = np.arange(cohort.X.shape[1] - len(cohort.conditions), dtype=np.intp)
-    found = company(some.X, some.A, rest, table.has[rows].tocsc(), own)
-    scale = len(cohort) / len(rows)
-    return Company(found.share, found.expected * scale, found.fires * scale)
-
-
-def _finding_names(phrase: Phrase) -> list[str]:
-    """The findings of a cohort that are made of a candidate."""
-    if phrase.key == "coded":
-        return [f"{phrase.system}:{phrase.label or phrase.phrase}"]
-    if phrase.key != "notes":
-        return [f"rx:{phrase.phrase}", f"hx:{phrase.phrase}"]
-    words = phrase.phrase.split()
-    return ["_".join(words[a:b]) for a in range(len(words)) for b in range(a + 1, len(words) + 1)]
-
-
-def _alike(cohort: Cohort, table: PhraseTable) -> Floats:
-    """(K, m); zeros where the notes were not read."""
-    if table.neighbours is None:
-        return np.zeros((len(table.phrases), len(cohort.conditions)))
-    assert table.anchor_neighbours is not None
-    return alike(table.neighbours, table.anchor_neighbours)
-
-
-def _model_says(table: PhraseTable, anchor: NDArray[np.bool_], probability: Floats) -> Floats:
-    """(K,) log odds by the mean probability in visits where the anchor is silent."""
-    silent = np.asarray(table.has.T @ (~anchor).astype(np.float64))
-    mass = np.asarray(table.has.T @ np.where(anchor, 0.0, probability))
-    log_odds: Floats = np.clip(0.5 * logit(np.clip((mass + 0.1) / (silent + 1), 0.01, 0.99)), -MODEL, MODEL)
-    return log_odds
+# ---- what labels say
 
 
 def _labelled(cohort: Cohort, table: PhraseTable, i: int) -> tuple[Floats, Floats]:
