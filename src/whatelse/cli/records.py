@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from whatelse.cli import hunting
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
     print_checks,
@@ -54,9 +55,10 @@ def register(app: typer.Typer) -> None:
     app.command()(build)
     app.command()(split)
     app.command()(show)
-    anchors = typer.Typer(no_args_is_help=True, help="Look at anchors.")
+    anchors = typer.Typer(no_args_is_help=True, help="Look at anchors, and find further ones.")
     anchors.command("check")(check)
     anchors.command("label-next")(label_next)
+    hunting.register(anchors)
     app.add_typer(anchors, name="anchors")
 
 
