@@ -287,7 +287,7 @@ def test_suggestions_are_mostly_right_without_a_label(
     for s in found:
         rows = table.rows(table.index[Phrase(s.phrase, s.key, s.system, s.label)])
         right.append(np.mean([s.condition in truth[str(cohort.ids[row])] for row in rows]) >= 0.7)
-    assert len(found) > 40 and np.mean(right) > 0.25  # 0.33 of 79 when written; of all phrases in notes hardly one in fifty
+    assert len(found) > 40 and np.mean(right) > 0.25  # of all phrases hardly one in fifty is
 
 
 def test_each_fires_as_an_anchor_where_it_says(
