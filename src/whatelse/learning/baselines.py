@@ -7,6 +7,7 @@ All are told the anchors' noise rates, as the paper does for fairness. The first
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
+HELD_OUT = 0.2  # share of the visits that the penalty is chosen by
 
 
 def naive_labels(
@@ -78,13 +80,7 @@ class Classifiers:
 
 
 def noise_tolerant(
-    X: sp.csr_matrix,
-    anchor_columns: ArrayLike,
-    rates: Rates,
-    *,
-    penalties: tuple[float, ...] = PENALTIES,
-    held_out: float = 0.2,
-    seed: int = 0,
+    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: Rates, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
 ) -> Classifiers:
     """Logistic regressions that minimise the unbiased loss of Natarajan et al. (2013) on visits without their anchors.
 
@@ -104,18 +100,12 @@ def noise_tolerant(
     """
     columns = np.asarray(anchor_columns, np.int64)
     sens, fpr = rates.informative().sensitivity, rates.false_positive
-    fit, _, chosen = _choose(X, columns, sens, fpr, penalties, _some(X, held_out, seed))
+    fit, _, chosen = _choose(X, columns, sens, fpr, penalties, _some(X, seed))
     return Classifiers(fit[:-1], fit[-1], np.ones(len(columns)), rates.ppv[1], columns, chosen)
 
 
 def elkan_noto(
-    X: sp.csr_matrix,
-    anchor_columns: ArrayLike,
-    rates: Rates,
-    *,
-    penalties: tuple[float, ...] = PENALTIES,
-    held_out: float = 0.2,
-    seed: int = 0,
+    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: Rates, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
 ) -> Classifiers:
     """Logistic regressions of each anchor on the rest of the visit, divided by a constant: Elkan and Noto (2008).
 
@@ -127,7 +117,7 @@ def elkan_noto(
     """
     columns = np.asarray(anchor_columns, np.int64)
     always, never = np.ones(len(columns)), np.zeros(len(columns))
-    test = _some(X, held_out, seed)
+    test = _some(X, seed)
     A = X[test][:, columns].toarray().astype(bool)
     fit, apart, chosen = _choose(X, columns, always, never, penalties, test)
     found = expit(_censored(X[test], columns) @ apart[:-1] + apart[-1])
@@ -141,7 +131,7 @@ def elkan_noto(
 
 
 def _choose(
-    X: sp.csr_matrix, columns: NDArray[np.int64], sens: Floats, fpr: Floats, penalties: tuple[float, ...], test: Bools
+    X: sp.csr_matrix, columns: NDArray[np.int64], sens: Floats, fpr: Floats, penalties: Sequence[float], test: Bools
 ) -> tuple[Floats, Floats, Floats]:
     """For each condition the penalty under which the visits of `test` (N,) show their anchors best, and the weights.
 
@@ -177,9 +167,9 @@ def _censored(X: sp.csr_matrix, columns: NDArray[np.int64]) -> sp.csr_matrix:
     return censored
 
 
-def _some(X: sp.csr_matrix, share: float, seed: int) -> Bools:
-    """(N,) a share of the visits, at random."""
-    some: Bools = np.random.default_rng(seed).random(X.shape[0]) < share
+def _some(X: sp.csr_matrix, seed: int) -> Bools:
+    """(N,) HELD_OUT of the visits, at random."""
+    some: Bools = np.random.default_rng(seed).random(X.shape[0]) < HELD_OUT
     return some
 
 
