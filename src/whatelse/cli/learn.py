@@ -118,6 +118,9 @@ def fit(
 def evaluate(
     model: Path = typer.Argument(..., help="A model file."),
     cohort: Path = typer.Argument(..., help="A cohort folder with the model's findings ('build --like')."),
+    labels: Path | None = typer.Option(
+        None, "--labels", help="CSV or Parquet: labels that people made, beside those that the cohort has."
+    ),
     draws: int = typer.Option(3, "--draws", min=1, help="Draws of the hidden tag."),
     seed: int = typer.Option(0, "--seed", min=0, help="Of the draws and the intervals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
@@ -127,10 +130,12 @@ def evaluate(
     from whatelse.evaluation.measures import measure
     from whatelse.tagger import Tagger
     from whatelse.teaching.doubts import seen_before
+    from whatelse.teaching.labels import with_labels
 
     tagger, opened = Tagger.load(model), Cohort.open(cohort)
     if said := seen_before(tagger.notes_.get("learned_from"), opened):
         print_note(said)
+    opened = with_labels(opened, labels) if labels is not None else opened
     measured = measure(tagger, opened, draws=draws, seed=seed)
     if as_json:
         typer.echo(json.dumps({"model": str(model), "cohort": str(cohort)} | measured, indent=1, allow_nan=False))
