@@ -53,6 +53,8 @@ def serve(
     auth: str | None = typer.Option(None, "--auth", help="Who is let in: none (loopback only), token or oidc. [none]"),
     config: Path | None = typer.Option(None, "--config", help="YAML file with these and all other settings."),
     settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
+    cds_hooks: bool | None = typer.Option(None, "--cds-hooks", help="Answer CDS Hooks calls at /cds-services."),
+    check: bool = typer.Option(False, "--check", help="Try every connection that is configured, say what is wrong."),
     log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
 ) -> None:
     """Serve the tagging page: suggested tags beside the note; confirm or reject, and the rest updates at once."""
@@ -65,6 +67,7 @@ def serve(
     given: dict[str, Any] = dict(
         model=model, visits=visits or None, host=host, port=port, database=database, auth=auth,
         source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
+        cds_hooks=cds_hooks,
     )  # fmt: skip
     from whatelse.server.settings import load_settings
 
@@ -73,7 +76,20 @@ def serve(
         raise typer.BadParameter("must be debug, info, warning or error", param_hint="--log-level")
     logging.basicConfig(level=max(level, logging.INFO), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger().setLevel(level)
+    if check:
+        _check(load_settings(config, **given))
+        return
     server.serve(load_settings(config, **given), lambda url: typer.echo(f"whatelse is at {url} (Ctrl-C ends it)"))
+
+
+def _check(settings: Any) -> None:
+    from whatelse.server.check import check
+
+    lines = list(check(settings))
+    for line in lines:
+        typer.echo(f"{'ok   ' if line.good else 'WRONG'} {line.what}{': ' if line.says else ''}{line.says}")
+    if not all(line.good for line in lines):
+        raise typer.Exit(1)
 
 
 def create(
