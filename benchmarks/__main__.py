@@ -34,7 +34,7 @@ RUNS: dict[str, list[str]] = {
     "crash": ["--times 3"],
 }
 """What is run of each benchmark: the arguments of each call. One that is not here runs with its defaults."""
-BY_HAND = {"few_labels": "needs two cohort folders"}
+BY_HAND = {"few_labels": "needs two cohort folders", "suggest": "needs records to learn from and to test on"}
 
 
 def found() -> list[str]:

@@ -80,7 +80,13 @@ def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:
 
 def test_evaluate(folder: Path) -> None:
     out = run("evaluate", folder / "model", folder / "test", "--draws", 1)
-    assert "held-out tag" in out and "held-out anchor" in out and "calibration error" in out and "pneumonia" in out
+    assert (
+        "held-out tag" in out
+        and "held-out anchor" in out
+        and "after / before" in out
+        and "per 100 visits" in out
+        and "pneumonia" in out
+    )
     said = json.loads(run("evaluate", folder / "model", folder / "test", "--draws", 1, "--json"))
     assert said["heldout_tag"]["accuracy_interval"][0] < said["heldout_tag"]["accuracy"]
     assert len(said["heldout_tag"]["by_condition"]) == len(said["conditions"]) == 23

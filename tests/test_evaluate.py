@@ -20,7 +20,6 @@ from whatelse.noisyor.recovery import (
     METRICS,
     Draws,
     bootstrap,
-    calibration,
     heldout_anchor_draws,
     heldout_anchor_scores,
     heldout_tag_draws,
@@ -202,25 +201,6 @@ def test_paired_test_sees_a_difference_and_does_not_invent_one() -> None:
     assert 0.01 <= np.mean(np.array(p_values) < 0.05) <= 0.11
 
 
-def test_calibrated_probabilities_have_small_error_and_shifted_ones_the_shift() -> None:
-    rng = np.random.default_rng(11)
-    p = rng.uniform(0.1, 0.8, 60_000)
-    y = rng.random(60_000) < p
-    good = calibration(p, y)
-    assert good.ece < 0.01
-    assert sum(good.count) == 60_000 and max(good.count) - min(good.count) <= 2
-    assert calibration(p + 0.1, y).ece == pytest.approx(0.1, abs=0.01)
-    assert good.brier == pytest.approx(np.mean(p * (1 - p)), abs=0.005)
-
-
-def test_equal_probabilities_stay_in_one_bin() -> None:
-    found = calibration([0.2] * 50 + [0.9] * 2, [True] * 10 + [False] * 40 + [True, False], bins=10)
-    assert found.count == (50, 2)
-    np.testing.assert_allclose(found.predicted, (0.2, 0.9))
-    np.testing.assert_allclose(found.observed, (0.2, 0.5))
-    assert found.ece == pytest.approx(2 / 52 * 0.4)
-
-
 def test_what_is_refused() -> None:
     Y = np.array([[True, False], [False, False]])
     with pytest.raises(QueryError, match="none of 2 visits has 2 or more conditions"):
@@ -234,5 +214,3 @@ def test_what_is_refused() -> None:
         heldout_tag_scores(lambda X, c: np.zeros((1, 3)), sp.csr_matrix((2, 1)), Y, draws)
     with pytest.raises(QueryError, match="same visits"):
         paired_test(np.zeros(3), np.zeros(4))
-    with pytest.raises(QueryError, match="in \\[0, 1\\]"):
-        calibration([0.5, 1.2], [True, False])

@@ -45,9 +45,9 @@ def bench() -> Iterator[str]:
 def test_live_and_from_a_bundle_it_is_the_same_visit(bench: str, tmp_path: Path) -> None:
     (expected,) = read_visits(ehr_bench.bundle(), "fhir")
     assert expected.triage_note and expected.md_comments and expected.dispensed and expected.coded and expected.billing
-    assert list(read_visits(bench, "fhir", since="2025-01-01")) == [expected]
+    assert list(read_visits(bench, "fhir", options={"since": "2025-01-01"})) == [expected]
     (tmp_path / "patients").write_text("bench-ed-1\n")
-    assert list(read_visits(bench, "fhir", patients=tmp_path / "patients")) == [expected]
+    assert list(read_visits(bench, "fhir", options={"patients": str(tmp_path / "patients")})) == [expected]
     with FhirServer(bench) as server:
         for named in ("bench-ed-visit-1", None):
             resources, encounter = gather(server, "bench-ed-1", named, CODINGS)

@@ -146,9 +146,9 @@ def test_from_csv_parquet_duckdb_and_sql_it_is_the_same(tmp_path: Path) -> None:
     for name, rows in CDM.items():
         pq.write_table(pa.Table.from_pylist(rows), parquet / f"{name}.parquet")
     assert list(read_visits(parquet, "omop")) == EXPECTED
-    assert list(read_visits(write_duckdb(tmp_path), "omop", cdm_schema="cdm")) == EXPECTED
+    assert list(read_visits(write_duckdb(tmp_path), "omop", options={"cdm_schema": "cdm"})) == EXPECTED
     through_a_path = Path(f"duckdb:///{tmp_path}/hospital.duckdb")  # as the command line gives it
-    assert list(read_visits(through_a_path, "omop", cdm_schema="cdm")) == EXPECTED
+    assert list(read_visits(through_a_path, "omop", options={"cdm_schema": "cdm"})) == EXPECTED
     assert list(read_visits(write_sqlite(tmp_path), "omop")) == EXPECTED
 
 
@@ -177,7 +177,7 @@ def test_errors_name_the_table_and_quote_nothing(tmp_path: Path) -> None:
         list(read_visits("postgresql+nodriver://me:hunter2@db/x", "omop"))
     assert "hunter2" not in str(hidden.value)
     with pytest.raises(InputError, match="letters, digits"):
-        list(read_visits(write_duckdb(tmp_path), "omop", cdm_schema='x"; DROP'))
+        list(read_visits(write_duckdb(tmp_path), "omop", options={"cdm_schema": 'x"; DROP'}))
 
 
 def test_synthea_builds_and_says_what_it_lacks(data_folder: Path) -> None:
@@ -199,7 +199,7 @@ def test_postgresql() -> None:
             connection.exec_driver_sql("CREATE SCHEMA cdm")
             connection.exec_driver_sql("CREATE SCHEMA results")
             _fill(connection.exec_driver_sql, "%s", "cdm.")
-        assert list(read_visits(address, "omop", cdm_schema="cdm")) == EXPECTED
+        assert list(read_visits(address, "omop", options={"cdm_schema": "cdm"})) == EXPECTED
         for _ in range(2):
             write_results(results(), address, "results")
         with engine.connect() as connection:

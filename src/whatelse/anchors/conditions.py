@@ -17,6 +17,7 @@ from typing import Any, Literal
 import yaml
 
 from whatelse.errors import ConditionError
+from whatelse.limits import read_yaml
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 DRUG_FIELDS = ("medication_history", "dispensed")
@@ -135,7 +136,7 @@ class AnchorSet:
         if path.is_dir():
             return cls(read_folder(path))
         try:
-            value = yaml.safe_load(path.read_text("utf-8"))  # JSON is YAML
+            value = read_yaml(path)  # JSON is YAML
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
             raise ConditionError(f"{path}: cannot be read as YAML or JSON ({type(problem).__name__})") from None
         if isinstance(value, dict) and "conditions" not in value:

@@ -201,8 +201,8 @@ class NoiseRates:
         A           (N, m) the anchors of every visit, or a cohort of them all; P(A) comes from all of them
         Y_labelled  (k, m) the conditions of the labelled visits
         rows        (k,) which rows of A those are
-        weights     (k,) or (k, m) how many visits each stands for, up to a factor: 1 / its chance of being chosen. None:
-                    all the same, for visits chosen at random, or by anchors alone
+        weights     (k,) or (k, m) how many visits each stands for, up to a factor: 1 / its chance of being chosen;
+                    None: all the same, for visits chosen at random, or by anchors alone
         known       (k, m) which labels are known; None: all
 
         P(Y=1|A=1) and P(Y=1|A=0) are counted in the sample, each labelled visit for as many as it stands for, and

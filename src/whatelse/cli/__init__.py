@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import demo, export, learn, records, serve, teach
+from whatelse.cli import demo, export, learn, records, serve, sign, teach
 from whatelse.errors import WhatelseError
 
 
@@ -63,3 +63,4 @@ learn.register(app)
 export.register(app)
 demo.register(app)
 teach.register(app, serve.register(app))
+sign.register(app)

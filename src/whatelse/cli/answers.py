@@ -49,9 +49,8 @@ def print_measured(measured: dict[str, Any]) -> None:
             table.add_row(title, *scores, f"{measured[key]['visits']:,}")
     console = _console()
     console.print(table)
-    if measured["calibration"] is not None:
-        found = measured["calibration"]
-        typer.echo(f"calibration error {found['ece']:.4f}, Brier score {found['brier']:.4f}")
+    if measured["trust"] is not None:
+        _print_trust(measured["trust"])
     if measured["heldout_tag"] is None:
         typer.echo("no visit is labelled with two or more conditions: held-out tag needs such labels")
         return
@@ -60,6 +59,39 @@ def print_measured(measured: dict[str, Any]) -> None:
         scores = ["" if entry[metric] is None else f"{entry[metric]:.2f}" for metric in METRICS]
         own.add_row(condition, f"{entry['times_hidden']:,}", *scores)
     console.print(own)
+
+
+def _print_trust(found: dict[str, Any]) -> None:
+    """How far answers come true."""
+    console = _console()
+    moves = Table(
+        "the other tags, after", "times", "log loss, after / before", "expected / observed", title_justify="left"
+    )
+    for name, move in found["updates"].items():
+        moves.add_row(name, f"{move['times']:,}", _ratio(move["loss"], 3), _ratio(move["expected"], 2))
+    console.print(moves)
+    own = Table("nothing known", "expected / observed")
+    own.add_row("all visits", _ratio(found["expected"], 2))
+    for name, ratio in found["by_length"].items():
+        own.add_row(f"{name} of records", _ratio(ratio, 2))
+    console.print(own)
+    bins = Table("predicted", "how many", "on average", "observed")
+    for b in found["reliability"]:
+        bins.add_row(
+            f"{b['low']:g} to {b['high']:g}", f"{b['count']:,}", f"{b['predicted']:.3f}", f"{b['observed']:.3f}"
+        )
+    console.print(bins)
+    load = Table("threshold", "suggestions per 100 visits", "true", "true tags reached", "… not named in the record")
+    for line in found["burden"]:
+        shares = ["" if line[key] is None else f"{line[key]:.0%}" for key in ("true", "reached", "reached_unnamed")]
+        load.add_row(f"{line['threshold']:g}", f"{line['per_100_visits']:.1f}", *shares)
+    console.print(load)
+
+
+def _ratio(ratio: dict[str, Any], digits: int) -> str:
+    if ratio["value"] is None:
+        return ""
+    return f"{ratio['value']:.{digits}f} [dim]({ratio['low']:.{digits}f}-{ratio['high']:.{digits}f})[/dim]"
 
 
 def answer(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from whatelse.cli import hunting
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
     print_checks,
@@ -28,6 +29,7 @@ from whatelse.cli.source_options import (
     LABEL_TABLES,
     MAP,
     ON_ERROR,
+    OPTION,
     SOURCE,
     OnError,
     places_of,
@@ -53,9 +55,10 @@ def register(app: typer.Typer) -> None:
     app.command()(build)
     app.command()(split)
     app.command()(show)
-    anchors = typer.Typer(no_args_is_help=True, help="Look at anchors.")
+    anchors = typer.Typer(no_args_is_help=True, help="Look at anchors, and find further ones.")
     anchors.command("check")(check)
     anchors.command("label-next")(label_next)
+    hunting.register(anchors)
     app.add_typer(anchors, name="anchors")
 
 
@@ -72,15 +75,25 @@ def simulate(
     departure: list[str] | None = typer.Option(
         None, "--departure", help="Set one departure from the model, as name=value; may be repeated."
     ),
+    causes: Path | None = typer.Option(
+        None, "--causes", help="Also write, as JSON lines, which condition put every word and code there."
+    ),
 ) -> None:
     """Write visits of an emergency department that never existed, with their true conditions."""
     from whatelse.progress import track
     from whatelse.simulate import simulate as simulated
+    from whatelse.simulate import simulate_causes, write_causes
     from whatelse.sources.write import write_visits
 
     departures = _departures(departure or [], obey_model)
-    stream = simulated(visits, seed, departures, min_conditions=min_conditions)
-    count = write_visits(track(stream, "simulating visits", total=visits), out)
+    if causes is None:
+        stream = simulated(visits, seed, departures, min_conditions=min_conditions)
+        count = write_visits(track(stream, "simulating visits", total=visits), out)
+    else:
+        both = simulate_causes(visits, seed, departures, min_conditions=min_conditions)
+        with write_causes(causes) as note:
+            explained = (note(visit, why) for visit, why in both)
+            count = write_visits(track(explained, "simulating visits", total=visits), out)
     typer.echo(f"wrote {count:,} visits to {out}")
 
 
@@ -158,6 +171,7 @@ def build(
     encoding: str | None = ENCODING,
     labels: Path | None = LABEL_TABLES,
     on_error: OnError = ON_ERROR,
+    option: list[str] | None = OPTION,
     max_share: float = typer.Option(0.5, "--max-share", help="Findings in more than this share of visits go."),
     max_terms: int | None = typer.Option(
         None, "--max-terms", help="So many of the most common findings stay; 0 for all. [1000; nhamcs: 0]"
@@ -207,10 +221,11 @@ def build(
         labels=labels,
         on_error=on_error,
         like=known.source if known is not None else None,
+        options=option,
     )
     about = {
         "source": reader.description["source"],
-        "files": [str(file.absolute()) for file in files],
+        "files": [str(file.absolute() if file.exists() else file) for file in files],
         "reading": dict(reader.description),
         "labels": str(labels.absolute()) if labels else None,
     }

@@ -52,6 +52,10 @@ def serve(
     port: int | None = typer.Option(None, "--port", help="Port to listen on; 0 takes a free one. [8000]"),
     database: str | None = typer.Option(None, "--database", help=f"Where decisions are kept. [{DATABASE}]"),
     auth: str | None = typer.Option(None, "--auth", help="Who is let in: none (loopback only), token or oidc. [none]"),
+    trusted_key: list[Path] | None = typer.Option(
+        None, "--trusted-key", help="Public key (PEM); only models signed by it are loaded. May be given again."
+    ),
+    workers: int | None = typer.Option(None, "--workers", help="Processes that serve; needs PostgreSQL. [1]"),
     watch_model: float | None = typer.Option(
         None, "--watch-model", help="Look every so many seconds whether the model file is a new one, and load it."
     ),
@@ -67,7 +71,8 @@ def serve(
             typer.echo(f"{name:20} {default!s:24} {field.description}")
         return
     given: dict[str, Any] = dict(
-        model=model, visits=visits or None, host=host, port=port, database=database, auth=auth,
+        model=model, visits=visits or None, host=host, port=port, workers=workers,
+        trusted_keys=trusted_key or None, database=database, auth=auth,
         source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
         watch_model=watch_model,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.errors import CohortError
+from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ MAP = typer.Option(
 DELIMITER = typer.Option(None, "--delimiter", help=f"{_takers('delimiter')}: the column separator, if not found out.")
 ENCODING = typer.Option(None, "--encoding", help=f"{_takers('encoding')}: the encoding, if not found out.")
 LABEL_TABLES = typer.Option(None, "--labels", help=f"{_takers('labels')}: the folder of label tables.")
+OPTION = typer.Option(
+    None,
+    "--option",
+    metavar="NAME=VALUE",
+    help="What else a source takes; may be repeated. fhir: codings, patients (a file of ids), since, until; "
+    "omop: codings, cdm_schema.",
+)
 ON_ERROR = typer.Option(OnError.stop, "--on-error", help="A row that cannot be used: stop, or skip it.")
 
 
@@ -52,6 +59,7 @@ def read(
     labels: Path | None = None,
     on_error: OnError = OnError.stop,
     like: Any = None,
+    options: list[str] | None = None,
 ) -> VisitReader:
     """`read_visits` with these options; `like` is the description that a cohort or model kept."""
     from whatelse.sources import read_visits
@@ -65,7 +73,16 @@ def read(
         labels=labels,
         on_error="skip" if on_error is OnError.skip else "raise",
         like=like,
+        options=named(options or []),
     )
+
+
+def named(options: list[str]) -> dict[str, str]:
+    """NAME=VALUE, one by one, as a mapping."""
+    pairs = [option.partition("=") for option in options]
+    if wrong := [name for name, equals, value in pairs if not equals or not value]:
+        raise InputError(f"--option {wrong[0]}: needs NAME=VALUE")
+    return {name.replace("-", "_"): value for name, _, value in pairs}
 
 
 def places_of(cohort: Cohort, files: list[Path] | None = None) -> list[Path]:

@@ -15,8 +15,9 @@ from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, WhatelseError
 from whatelse.evaluation.kept import Measured, Shelf
-from whatelse.evaluation.measures import calibrations, top_terms
+from whatelse.evaluation.measures import top_terms
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TOLERANT
+from whatelse.evaluation.trust import trust
 from whatelse.learning import learners as learning
 from whatelse.learning.baselines import elkan_noto, noise_tolerant
 from whatelse.learning.learners import Learned, Progress
@@ -36,6 +37,7 @@ from whatelse.noisyor.recovery import (
 )
 
 Protocol = Literal["paper", "all-visits"]
+TRUSTED = 3_000  # test visits whose answers are compared with the truth
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ class Made:
 class Bench:
     """Learns from `visits`, told `rates`, and asks for the hidden tags (`draws`) of `tested`, model after model.
 
-    `select_by` are visits to choose NVIL's epoch and weight decay by; `test` is the whole test cohort, for calibration
-    under the protocol of all visits; `about` is a digest of the cohorts, for rows that are kept.
+    `select_by` are visits to choose NVIL's epoch and weight decay by; `test` is the whole test cohort, to see how
+    far answers come true under the protocol of all visits; `about` is a digest of the cohorts, for rows that are kept.
     """
 
     visits: Cohort
@@ -138,8 +140,8 @@ class Bench:
         if made.learned is None:
             return Measured(recovery, seconds, None, None, made.courses)
         asked = self.tested if self.plan.protocol == "paper" else self.test
-        (curve,) = calibrations({name: made.learned}, asked, self.plan.seed)
-        return Measured(recovery, seconds, top_terms(made.learned, self.visits), curve, made.courses)
+        found = trust(made.learned.model, asked, visits=TRUSTED, seed=self.plan.seed)
+        return Measured(recovery, seconds, top_terms(made.learned, self.visits), found, made.courses)
 
     def _left_out(self, name: str) -> str:
         without = {w.lower() for w in self.plan.without}

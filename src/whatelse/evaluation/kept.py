@@ -23,13 +23,13 @@ from whatelse.noisyor.recovery import METRICS, Interval, Recovery
 class Measured:
     """A row: how often it found hidden tags, what it learned, and in how many seconds.
 
-    terms and calibration are None where there is no joint model; courses are those of NVIL.
+    terms and trust (how far answers come true) are None where there is no joint model; courses are those of NVIL.
     """
 
     recovery: Recovery
     seconds: float
     terms: list[dict[str, Any]] | None
-    calibration: dict[str, Any] | None
+    trust: dict[str, Any] | None
     courses: list[dict[str, Any]]
 
 

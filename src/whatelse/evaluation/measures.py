@@ -1,20 +1,18 @@
-"""What measured models say beside their scores: paired comparisons, distance closed, words learned, calibration."""
+"""What measured models say beside their scores: paired comparisons, distance closed, words learned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from whatelse.cohort import Cohort
+from whatelse.evaluation.trust import trust
 from whatelse.learning.learners import Learned
-from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.recovery import (
     METRICS,
     Recovery,
-    calibration,
     heldout_anchor_draws,
     heldout_anchor_scores,
     heldout_tag_draws,
@@ -23,8 +21,6 @@ from whatelse.noisyor.recovery import (
 )
 from whatelse.tagger import Tagger
 
-CALIBRATED = 2000  # visits whose probabilities are compared with the truth
-CURVE_FROM = 0.01
 TERMS = 8
 RESAMPLES = 2000
 
@@ -110,33 +106,9 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
     return out
 
 
-def calibrations(
-    models: Mapping[str, Learned], cohort: Cohort, seed: int = 0, visits: int = CALIBRATED
-) -> list[dict[str, Any]]:
-    """Reliability of each model's probabilities, nothing confirmed, on the same labelled visits of a cohort.
-
-    Error and Brier score are over all questions. Most of them are about conditions that nobody would think of, so the
-    curve is of those to which the model gives at least `CURVE_FROM`: the ones a person sees.
-    """
-    if cohort.Y is None:
-        return []
-    known = np.flatnonzero(cohort.labelled)
-    rows = np.random.default_rng(seed).permutation(known)[:visits]
-    X = cohort.X[rows]
-    out = []
-    for name, learned in models.items():
-        found = posterior(learned.model, X, tolerance=1e-2, top=0)
-        over_all = calibration(found.marginals, cohort.Y[rows])
-        likely = found.marginals >= CURVE_FROM
-        curve = calibration(found.marginals[likely], cohort.Y[rows][likely], bins=12) if likely.any() else over_all
-        whole = {"certified": float(found.certified.mean()), "ece": over_all.ece, "brier": over_all.brier}
-        out.append({"model": name, "visits": len(rows), **asdict(curve), **whole})
-    return out
-
-
 def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) -> dict[str, Any]:
-    """All that can be said about a learned model on a cohort: held-out tag and calibration need labels, held-out
-    anchor does not. Costs a posterior for each hidden anchor and for 2,000 visits."""
+    """All that can be said about a learned model on a cohort: held-out tag and how far answers come true need labels,
+    held-out anchor does not. Costs a posterior for each hidden anchor and some for each of 5,000 visits."""
     tagger.vocabulary_.check_same(cohort.vocabulary)
     out: dict[str, Any] = {"visits": len(cohort), "conditions": list(tagger.conditions_), "heldout_tag": None}
     if cohort.Y is not None and (cohort.Y.sum(1) >= 2).any():
@@ -146,6 +118,5 @@ def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) ->
     out["heldout_anchor"] = heldout_anchor_scores(
         tagger.model_, cohort.X, cohort.anchor_columns, anchors, seed=seed
     ).to_json()
-    curves = calibrations({"model": Learned(tagger.model_)}, cohort, seed)
-    out["calibration"] = {k: v for k, v in curves[0].items() if k != "model"} if curves else None
+    out["trust"] = trust(tagger.model_, cohort, seed=seed)
     return out

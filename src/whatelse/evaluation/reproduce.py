@@ -74,7 +74,7 @@ def reproduce(train: Cohort, test: Cohort, plan: Plan, progress: Progress | None
         "closed": share_closed(recoveries, NAIVE, ORACLE, plan.seed),
         "terms": {name: row.terms for name, row in measured.items() if row.terms is not None},
         "rates": rates.to_json(),
-        "calibration": [row.calibration for row in measured.values() if row.calibration is not None],
+        "trust": [{"model": name, **row.trust} for name, row in measured.items() if row.trust is not None],
         "courses": [course for row in measured.values() for course in row.courses],
         "seconds": sum(row.seconds for row in measured.values()),
     }

@@ -2,8 +2,8 @@
 
 Layout (docs/model-file.md): 8 bytes of header length, a JSON header, raw little-endian arrays. The header's
 `__metadata__` has one entry, `whatelse`: canonical JSON with the schema version, names, vocabulary, how the model was
-learned and a SHA-256 digest over all of that and every array. Loading runs nothing from the file, reads no more than
-`MAX_HEADER` bytes before it knows what it has, and checks everything before anything is used.
+learned and a SHA-256 digest over all of that and every array. Loading runs nothing from the file, judges a header of at
+most `MAX_HEADER` bytes before it reads an array (`arrays.py`), and checks everything before anything is used.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from whatelse import __version__
 from whatelse.errors import ModelError, ModelFileError, OutputError
 from whatelse.files import write_whole
+from whatelse.model.arrays import ELSEWHERE, MAX_HEADER, read_arrays
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
 
 SCHEMA = 2
-MAX_HEADER = 16 * 2**20  # bytes; a vocabulary of 100,000 findings takes about 5 MB
 NOISE = ("prior", "sensitivity", "false_positive")
 CORE = ("prior", "fail", "leak", "frozen", "weight", "coupling")
 EVIDENCE_OF_SCHEMA_1 = ("weight", "centre", "excuse", "anchor_columns", "anchor_log_odds")
@@ -117,21 +115,13 @@ def save(path: str | os.PathLike[str], model: ModelFile) -> str:
 def load(path: str | os.PathLike[str]) -> ModelFile:
     """Read and check a model file; ModelFileError says what is wrong with it and what to do."""
     path = Path(path)
-    data, header_text = _read(path)
-    header = _header(path, header_text)
-    try:
-        tensors = read_tensors(data)
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise ModelFileError(f"{path}: its arrays cannot be read ({error}); {_ELSEWHERE}") from None
+    header, tensors = read_arrays(path, _header)
     if _digest(path, header, tensors) != header["digest"]:
-        raise ModelFileError(f"{path}: the content does not match its SHA-256 digest: it was changed; {_ELSEWHERE}")
+        raise ModelFileError(f"{path}: the content does not match its SHA-256 digest: it was changed; {ELSEWHERE}")
     try:
         return _model(header, tensors)
     except (ModelError, ModelFileError) as error:
         raise ModelFileError(f"{path}: {error}; save the model again with a whatelse that checks it") from None
-
-
-_ELSEWHERE = "copy it again from where it was saved"
 
 
 def _tensors(model: ModelFile) -> dict[str, NDArray[Any]]:
@@ -187,48 +177,19 @@ def _evidence(parts: dict[str, NDArray[Any]]) -> Evidence:
         raise ModelFileError("its evidence is damaged or incomplete") from None
 
 
-def _read(path: Path) -> tuple[bytes, bytes]:
-    """The whole file and its JSON header; the header's length is judged before the header is read."""
-    if not path.is_file():
-        raise ModelFileError(f"{path}: there is no such file; give the file that 'whatelse fit' saved")
+def _header(path: Path, outer: dict[str, Any]) -> dict[str, Any]:
+    """What the header says of the model, checked; called before any array is read."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            start = file.read(8)
-            length = int.from_bytes(start, "little")
-            if len(start) < 8 or not length >= 2 or (length > size - 8 and not _looks_cut(file, start)):
-                raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header)")
-            if length > MAX_HEADER:
-                raise ModelFileError(
-                    f"{path}: claims a header of {length:,} bytes, more than the {MAX_HEADER:,} allowed; not opened"
-                )
-            if length > size - 8:
-                raise ModelFileError(f"{path}: cut short within its header; {_ELSEWHERE}")
-            file.seek(0)
-            data = file.read()
-    except OSError as error:
-        raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from None
-    return data, data[8 : 8 + length]
-
-
-def _looks_cut(file: Any, start: bytes) -> bool:
-    """Whether what follows the length could be the start of a JSON header."""
-    return len(start) == 8 and file.read(1) == b"{"
-
-
-def _header(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        outer = json.loads(text)
         inner = outer["__metadata__"][_KEY]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (TypeError, KeyError):
         raise ModelFileError(f"{path}: a safetensors file perhaps, but not one that whatelse saved") from None
     try:
         header: dict[str, Any] = json.loads(inner)
     except (ValueError, TypeError, RecursionError):
-        raise ModelFileError(f"{path}: its header is damaged; {_ELSEWHERE}") from None
+        raise ModelFileError(f"{path}: its header is damaged; {ELSEWHERE}") from None
     schema = header.get("schema") if isinstance(header, dict) else None
     if type(schema) is not int or schema < 1:
-        raise ModelFileError(f"{path}: its header has no schema version; {_ELSEWHERE}")
+        raise ModelFileError(f"{path}: its header has no schema version; {ELSEWHERE}")
     if schema > SCHEMA:
         raise ModelFileError(
             f"{path}: saved in schema {schema} by a newer whatelse; this one ({__version__}) reads schema {SCHEMA} and "
@@ -236,11 +197,11 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
         )
     if unknown := sorted(header.keys() ^ _FIELDS):
         what = "lacks" if unknown[0] in _FIELDS else "has the unknown entry"
-        raise ModelFileError(f"{path}: its header {what} {unknown[0]!r}; {_ELSEWHERE}")
+        raise ModelFileError(f"{path}: its header {what} {unknown[0]!r}; {ELSEWHERE}")
     kinds = {"conditions": list, "findings": list, "vocabulary": dict, "learned": dict, "digest": str, "version": str}
     for name, kind in kinds.items():
         if not isinstance(header[name], kind):
-            raise ModelFileError(f"{path}: {name!r} in its header is not a {kind.__name__}; {_ELSEWHERE}")
+            raise ModelFileError(f"{path}: {name!r} in its header is not a {kind.__name__}; {ELSEWHERE}")
     return header
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from whatelse.errors import ModelFileError
 from whatelse.files import write_whole
-from whatelse.model.file import MAX_HEADER, load
+from whatelse.model.arrays import MAX_HEADER
+from whatelse.model.file import load
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -200,70 +200,87 @@ def _newton(
     indptr: Ints, indices: Ints, mass: Floats, present: Floats, frozen: Bools, leak_floor: float, tol: float,
     max_iter: int, theta: Floats, residual: Floats, iterations: Ints,
 ) -> None:  # fmt: skip
-    """Projected, damped Newton steps down `loss` for every finding; writes theta, residual and iterations in place.
+    """`newton_steps` for every finding; writes theta, residual and iterations in place.
 
     theta and frozen are (n, m+1), the leak last, present (n, G); leak_floor is the least theta of a leak.
     """
-    n, d = theta.shape
-    for j in prange(n):
-        x = theta[j]
-        showing = np.flatnonzero(present[j] > 0.0)  # the states that show it
-        floor = np.zeros(d)
-        floor[d - 1] = leak_floor
-        fixed = np.ones(d, np.bool_)  # frozen, or on in no state that shows the finding
-        for g in showing:
-            for t in range(indptr[g], indptr[g + 1]):
-                fixed[indices[t]] = False
+    for j in prange(theta.shape[0]):
+        iterations[j], residual[j] = newton_steps(
+            indptr, indices, mass, present[j], frozen[j], leak_floor, tol, max_iter, 1e-13, True, theta[j]
+        )
+
+
+@njit(cache=True)
+def newton_steps(
+    indptr: Ints, indices: Ints, mass: Floats, present: Floats, frozen: Bools, leak_floor: float, tol: float,
+    max_iter: int, slack: float, judge: bool, x: Floats,
+) -> tuple[int, float]:  # fmt: skip
+    """At most `max_iter` projected, damped Newton steps down `loss` of one finding, from x (m+1,), in place.
+
+    frozen (m+1,); leak_floor is the least x of the leak. A step may raise the loss by `slack` of it: the rounding of
+    the loss, as near the maximum a Newton step is better than none. Where no step lowers the loss, x is done. Returns
+    the steps taken and the residual, how far the gradient would still move an entry, which ends the steps at `tol`;
+    without `judge` the residual may be that before the last step.
+    """
+    d = len(x)
+    showing = np.flatnonzero(present > 0.0)  # the states that show it
+    floor = np.zeros(d)
+    floor[d - 1] = leak_floor
+    fixed = np.ones(d, np.bool_)  # frozen, or on in no state that shows the finding
+    for g in showing:
+        for t in range(indptr[g], indptr[g + 1]):
+            fixed[indices[t]] = False
+    for i in range(d):
+        if frozen[i]:
+            fixed[i] = True
+            floor[i] = min(floor[i], x[i])
+        elif fixed[i]:
+            x[i] = floor[i]  # never seen with the finding: the likelihood only falls with theta_i
+        else:
+            x[i] = max(x[i], floor[i])
+    gradient, trial = np.empty(d), np.empty(d)
+    hessian, moving = np.empty((d, d)), np.empty(d, np.int64)
+    value = loss(indptr, indices, mass, present, showing, x)
+    if not np.isfinite(value):  # a start that calls something seen impossible
         for i in range(d):
-            if frozen[j, i]:
-                fixed[i] = True
-                floor[i] = min(floor[i], x[i])
-            elif fixed[i]:
-                x[i] = floor[i]  # never seen with the finding: the likelihood only falls with theta_i
-            else:
-                x[i] = max(x[i], floor[i])
-        gradient, trial = np.empty(d), np.empty(d)
-        hessian, moving = np.empty((d, d)), np.empty(d, np.int64)
-        value = loss(indptr, indices, mass, present[j], showing, x)
-        if not np.isfinite(value):  # a start that calls something seen impossible
-            for i in range(d):
-                if not fixed[i]:
-                    x[i] = max(x[i], 1e-3)
-            value = loss(indptr, indices, mass, present[j], showing, x)
-        iteration, damping = 0, 1e-6
-        while True:
-            loss_derivatives(indptr, indices, mass, present[j], showing, x, gradient, hessian)
-            worst = 0.0
-            for i in range(d):
-                if not fixed[i]:
-                    worst = max(worst, abs(x[i] - max(x[i] - gradient[i] / mass[i], floor[i])))
-            if worst <= tol or iteration == max_iter or not np.isfinite(value):
-                break
-            iteration += 1
-            count = 0
-            for i in range(d):  # entries at their floor that want to go lower stay there
-                trial[i] = x[i]
-                if not fixed[i] and (gradient[i] < 0 or x[i] > floor[i]):
-                    moving[count] = i
-                    count += 1
-            new = np.inf
-            while damping < 1e20:
-                step = damped_step(hessian, mass, gradient, moving, count, damping)
-                promised = 0.0
-                for a in range(count):
-                    i = moving[a]
-                    trial[i] = max(x[i] - step[a], floor[i])
-                    promised += gradient[i] * (x[i] - trial[i])
-                new = loss(indptr, indices, mass, present[j], showing, trial)
-                # the last term is the rounding of the loss: near the maximum a Newton step is better than none
-                if value - new >= 1e-4 * max(promised, 0.0) - 1e-13 * abs(value):
-                    break
-                damping *= 10.0
-            x[:] = trial
-            value = new
-            damping = max(damping * 0.1, 1e-9)
-        residual[j] = worst if np.isfinite(value) else np.inf
-        iterations[j] = iteration
+            if not fixed[i]:
+                x[i] = max(x[i], 1e-3)
+        value = loss(indptr, indices, mass, present, showing, x)
+    if not np.isfinite(value):
+        return 0, np.inf
+    iteration, damping, worst = 0, 1e-6, np.inf
+    while judge or iteration < max_iter:
+        loss_derivatives(indptr, indices, mass, present, showing, x, gradient, hessian)
+        worst = 0.0
+        for i in range(d):
+            if not fixed[i]:
+                worst = max(worst, abs(x[i] - max(x[i] - gradient[i] / mass[i], floor[i])))
+        if worst <= tol or iteration == max_iter:
+            break
+        iteration += 1
+        count = 0
+        for i in range(d):  # entries at their floor that want to go lower stay there
+            trial[i] = x[i]
+            if not fixed[i] and (gradient[i] < 0 or x[i] > floor[i]):
+                moving[count] = i
+                count += 1
+        better = False
+        while count > 0 and not better and damping < 1e12:
+            step = damped_step(hessian, mass, gradient, moving, count, damping)
+            promised = 0.0
+            for a in range(count):
+                i = moving[a]
+                trial[i] = max(x[i] - step[a], floor[i])
+                promised += gradient[i] * (x[i] - trial[i])
+            new = loss(indptr, indices, mass, present, showing, trial)
+            better = value - new >= 1e-4 * max(promised, 0.0) - slack * abs(value)
+            damping *= 0.1 if better else 10.0
+        if not better:
+            break
+        x[:] = trial
+        value = new
+        damping = max(damping, 1e-9)
+    return iteration, worst
 
 
 @njit(cache=True)

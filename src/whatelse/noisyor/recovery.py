@@ -1,4 +1,4 @@
-"""How good a model is: held-out tag, held-out anchor, calibration, intervals, a paired test.
+"""How often what was hidden is found again: held-out tag, held-out anchor, intervals, a paired test.
 
 A *scorer* is anything that answers "what else?" for many visits: scorer(X, confirmed) -> (V, m), larger is likelier.
 X is CSR (V, n), confirmed (V, m) bool; the entries of confirmed conditions are ignored. So a joint model, a set of
@@ -229,50 +229,6 @@ def paired_test(a: Floats, b: Floats, *, resamples: int = 5000, seed: int = 0, l
     extreme = (np.abs(flips @ moved) >= np.abs(moved.sum()) - 1e-9).sum()
     p_value = float((extreme + 1) / (resamples + 1))
     return PairedTest(interval.value, interval.low, interval.high, p_value, len(difference))
-
-
-# ---- calibration
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Whether probabilities mean what they say.
-
-    predicted, observed, count   the reliability curve, one entry per bin
-    ece     expected calibration error: mean of |predicted - observed| over the bins, weighted by count
-    brier   mean of (probability - outcome)^2
-    """
-
-    predicted: tuple[float, ...]
-    observed: tuple[float, ...]
-    count: tuple[int, ...]
-    ece: float
-    brier: float
-
-
-def calibration(probability: ArrayLike, outcome: ArrayLike, *, bins: int = 15) -> Calibration:
-    """Reliability in `bins` bins of equal mass (as many probabilities in each; equal ones stay together).
-
-    probability and outcome are of the same shape, one entry for each question asked.
-    """
-    p, y = np.asarray(probability, float).ravel(), np.asarray(outcome, bool).ravel()
-    if p.shape != y.shape or not p.size or not ((p >= 0) & (p <= 1)).all():
-        raise QueryError(f"calibration needs probabilities in [0, 1] and as many outcomes; got {p.size} and {y.size}")
-    _, group, size = np.unique(p, return_inverse=True, return_counts=True)
-    middle = (np.cumsum(size) - size / 2) / p.size  # each distinct value by the middle of the ranks it takes
-    which = np.minimum((middle * bins).astype(int), bins - 1)[group]
-    count = np.bincount(which, minlength=bins)
-    used = count > 0
-    predicted = np.bincount(which, p, bins)[used] / count[used]
-    observed = np.bincount(which, y, bins)[used] / count[used]
-    ece = float(count[used] @ np.abs(predicted - observed) / p.size)
-    return Calibration(
-        tuple(predicted.tolist()),
-        tuple(observed.tolist()),
-        tuple(count[used].tolist()),
-        ece,
-        float(np.mean((p - y) ** 2)),
-    )
 
 
 # ---- shared

@@ -51,6 +51,11 @@ class Answers:
         key = (tagger.digest_, visit.id, state.version)
         return self._shown.made(key, lambda: _shown(view(self.reading(tagger, visit), state)))
 
+    def renew(self, tagger: Tagger, visit: Visit, state: State) -> None:
+        """A visit whose record has changed is read anew, and so is where it stands."""
+        read = self._readings.put((tagger.digest_, visit.id), tagger.read(visit))
+        self._shown.put((tagger.digest_, visit.id, state.version), _shown(view(read, state)))
+
     def was_shown(self, digest: str, visit: str, version: int) -> Shown | None:
         """What was answered for this version by this model, if it is still kept."""
         return self._shown.get((digest, visit, version))

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from whatelse import __version__
-from whatelse.server import operations, typed, visits
+from whatelse.server import ehr, operations, typed, visits
 from whatelse.server.auth import Gate
 from whatelse.server.guard import Guard, failure
 from whatelse.server.pages import add_pages
@@ -48,6 +48,7 @@ def create_app(service: Service) -> ASGIApp:
     app.include_router(visits.router)
     app.include_router(typed.router)
     app.include_router(operations.router)
+    ehr.attach(app, service)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(StoreError, _unavailable)
@@ -55,7 +56,7 @@ def create_app(service: Service) -> ASGIApp:
     add_pages(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    return Guard(app, service)
+    return ehr.around(Guard(app, service), service)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

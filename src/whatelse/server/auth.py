@@ -49,7 +49,7 @@ class Gate:
     async def person(self, request: Request) -> Person:
         """Whoever asks; 401 if nobody we know, 403 if a cookie comes without its CSRF token, 429 if too often."""
         address = address_of(request)
-        person = await self._known(request, address)
+        person = self._service.launched(request) or await self._known(request, address)
         if person is None:
             raise HTTPException(401, "sign in first", {"WWW-Authenticate": "Bearer"})
         request.state.person = person
@@ -59,6 +59,8 @@ class Gate:
             given = request.headers.get(CSRF, "")
             if not hmac.compare_digest(given.encode("utf-8", "replace"), person.csrf.encode()):
                 raise HTTPException(403, "the page's own token is missing; reload the page")
+        if person.only is not None and not _within(request, person.only):
+            raise HTTPException(403, "you came by a launch of an EHR, which is for the visit launched and no other")
         return person
 
     async def _known(self, request: Request, address: str) -> Person | None:
@@ -114,6 +116,14 @@ class Gate:
 def address_of(request: Request) -> str:
     """Where a request comes from, as the guard found out."""
     return str(request.scope.get(ADDRESS, "unknown"))
+
+
+def _within(request: Request, keys: frozenset[str]) -> bool:
+    """Whether a request is about a visit of these, or about nobody's."""
+    key = request.path_params.get("key")
+    if key is not None:
+        return key in keys
+    return request.url.path in ("/api/session", "/api/model", "/smart/session")
 
 
 def _slow_down(wait: float) -> HTTPException:

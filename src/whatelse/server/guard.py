@@ -73,7 +73,7 @@ class Guard:
         try:
             headers = dict(scope["headers"])
             self._check(scope, headers)
-            body = Body(receive, self.service.settings.max_body, self.service.settings.client_seconds, self._arriving)
+            body = Body(receive, self._most(scope["path"]), self.service.settings.client_seconds, self._arriving)
             body.check_length(headers)
             with self._admitted(scope):
                 await self.app(scope, body.receive, answer)
@@ -125,6 +125,10 @@ class Guard:
             if not self._under_way[address]:
                 del self._under_way[address]
             urgency.reset(mark)
+
+    def _most(self, path: str) -> int:
+        settings = self.service.settings
+        return settings.cds_max_body if settings.cds_hooks and path.startswith("/cds-services/") else settings.max_body
 
     def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         static = scope["path"].startswith("/static/")

@@ -17,9 +17,11 @@ import uvicorn
 from whatelse.errors import WhatelseError
 from whatelse.server.app import create_app
 from whatelse.server.auth import Gate
+from whatelse.server.chores import chores
 from whatelse.server.connections import protocol
 from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings, SettingsError
+from whatelse.server.workers import supervise
 from whatelse.sources import read_visits
 from whatelse.store import Store
 from whatelse.tagger import Tagger
@@ -51,6 +53,15 @@ def _visits(settings: Settings, tagger: Tagger) -> list[Visit]:
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `announce` gets the URL once the service listens."""
+    if settings.workers > 1:
+        settings.check()
+        supervise(settings, announce, _serve)
+    else:
+        _serve(settings, announce)
+
+
+def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve in this process."""
     service = open_service(settings)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when done; the rest is closed too
     try:
@@ -69,7 +80,9 @@ def listen(settings: Settings) -> socket.socket:
     """A socket on the address and port of the settings; SettingsError if they cannot be had."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host.strip("[]"), settings.port), family=family, backlog=512)
+        return socket.create_server(
+            (settings.host.strip("[]"), settings.port), family=family, backlog=512, reuse_port=settings.workers > 1
+        )
     except OSError as error:
         raise SettingsError(
             f"cannot listen on {settings.host} port {settings.port} ({error.strerror}); choose another --port"
@@ -100,10 +113,14 @@ async def _run(service: Service, listening: socket.socket, announce: Callable[[s
     port = listening.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host and not settings.host.startswith("[") else settings.host
     announce(f"http://{host}:{port}/")
-    watching = asyncio.create_task(_watch(service)) if settings.watch_model else None
-    await server.serve(sockets=[listening])
-    if watching is not None:
-        watching.cancel()
+    beside = [asyncio.create_task(chores(service))]
+    if settings.watch_model:
+        beside.append(asyncio.create_task(_watch(service)))
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        for task in beside:
+            task.cancel()
 
 
 async def _watch(service: Service) -> None:

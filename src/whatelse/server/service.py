@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from whatelse.errors import ModelFileError, WhatelseError
 from whatelse.model.signing import verify_model
@@ -13,7 +13,7 @@ from whatelse.server.lanes import Lanes
 from whatelse.server.metrics import Metrics
 from whatelse.server.settings import Settings
 from whatelse.server.worklist import Worklist
-from whatelse.store import Store
+from whatelse.store import Person, Store
 from whatelse.tagger import Tagger
 from whatelse.visits import Known, Visit
 
@@ -32,6 +32,8 @@ class Service:
         self.metrics = Metrics()
         self.lanes = Lanes(settings.threads, settings.max_wait)
         self.ready = False
+        self.launched: Callable[[Any], Person | None] = lambda request: None  # whom a launch of an EHR let in
+        self.closing: list[Callable[[], None]] = []  # what others need done before the database is closed
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work` in a thread, so that the event loop goes on answering others."""
@@ -43,15 +45,19 @@ class Service:
         self.worklist.score(self.tagger)
         self.ready = True
 
-    def reload(self) -> str:
-        """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest."""
+    def reload(self, announce: bool = True) -> str:
+        """Load the model file again; a file that cannot be used leaves the old model serving. Returns the digest.
+
+        announce: tell other processes on the database, which then load theirs again.
+        """
         try:
             tagger = load_model(self.settings.model, self.settings.trusted_keys)
         except WhatelseError:
             self.metrics.count("model_reloads", outcome="refused")
             raise
         self.metrics.count("model_reloads", outcome="loaded")
-        self.store.serving(tagger.digest_)
+        if announce:
+            self.store.serving(tagger.digest_)
         self.tagger = tagger
         self.worklist.score(tagger)
         return tagger.digest_
@@ -61,6 +67,8 @@ class Service:
         self.ready = False
         self.worklist.stop()
         self.lanes.close()
+        for close in self.closing:
+            close()
         self.store.close()
 
 

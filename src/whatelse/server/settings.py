@@ -16,6 +16,8 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
+from whatelse.limits import read_yaml
+from whatelse.server.ehr_settings import EhrSettings
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -24,7 +26,7 @@ class SettingsError(WhatelseError):
     """A setting that cannot be used, or a combination that would let strangers in."""
 
 
-class Settings(BaseSettings):
+class Settings(EhrSettings, BaseSettings):
     """See the module. Lists are written as JSON in the environment: WHATELSE_ALLOWED_HOSTS='["tags.example.org"]'."""
 
     model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="forbid", frozen=True)
@@ -143,6 +145,9 @@ class Settings(BaseSettings):
             if scheme not in ("http", "https") or not rest or set(rest) & set(" ;,'\"/"):
                 raise SettingsError(f"frame_ancestors: {origin!r} is not an origin such as https://emr.example.org")
 
+        if problems := self.ehr_problems(self.loopback):
+            raise SettingsError(problems[0])
+
     @property
     def cookie_secure(self) -> bool:
         """Whether the cookie is for HTTPS only."""
@@ -189,7 +194,7 @@ def load_settings(config: Path | None, **given: Any) -> Settings:
 def _read(config: Path) -> dict[str, Any]:
     """Settings by name from a YAML file."""
     try:
-        from_file = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+        from_file = read_yaml(config) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
         raise SettingsError(f"{config}: cannot be read as YAML") from None
     if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):

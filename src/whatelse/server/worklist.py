@@ -16,11 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whatelse.server.lru import Lru
 from whatelse.tagger import Tagger
 from whatelse.teaching.drift import out_of_band
 from whatelse.visits import TEXT_FIELDS, Visit
 
 CHUNK = 128  # visits scored at a time
+HELD = 1_000  # visits of an EHR that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Worklist:
         self._by_key = {key: i for i, key in enumerate(self.keys)}
         self._by_id = {visit.id: i for i, visit in enumerate(self.visits)}
         self._text = [_searchable(visit) for visit in self.visits]
+        self._secret = secret
+        self._held: Lru[str, Visit] = Lru(HELD)
         self.scores: Scores | None = None
         self._stop = threading.Event()
         self._scorer: threading.Thread | None = None
@@ -69,8 +73,16 @@ class Worklist:
     def __len__(self) -> int:
         return len(self.visits)
 
+    def hold(self, visit: Visit) -> str:
+        """Keep a visit that is in no list, as an EHR has it now; the key that finds it."""
+        key = visit_key(visit.id, self._secret)
+        self._held.put(key, visit)
+        return key
+
     def find(self, key: str) -> Visit | None:
         """The visit with this key."""
+        if (held := self._held.get(key)) is not None:
+            return held
         i = self._by_key.get(key)
         return None if i is None else self.visits[i]
 

@@ -1,4 +1,4 @@
-"""The department's content: the YAML files of `department/`, checked and made into arrays.
+"""The department's content: the YAML files of `department/` and the survey's rates, checked and made into arrays.
 
 Rows are causes: the 23 conditions, then reasons for visit and illnesses beyond them. Columns are findings, section by
 section. Probabilities are kept as rates z = -log(1 - p), which add where probabilities of noisy-or combine:
@@ -11,27 +11,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from graphlib import TopologicalSorter
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from whatelse.simulate.rates import Rates, read_rates
 from whatelse.visits import Code
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 SECTIONS = ("symptom", "negative", "story", "history", "exam", "course", "home", "given")
 AGES = (20.0, 50.0, 80.0)  # at which illnesses' prevalence is given
 AGE_SHARES = (0.35, 0.35, 0.3)  # of visits near those ages, for prevalence regardless of age
+ADULT = 18
 
 SIGNAL, WORD_SIGNAL = 0.75, 0.35
 """Scale every rate with which a condition brings on a finding, in prose and in lists of words: the overall difficulty,
 set once so that a model that is given the truth finds the held-out tag about as often as in the paper. Words of a list
 are independent of one another, so they tell more than as many words of a note, and fewer of them must be shown."""
 
-REASON_SIGNAL = 1.3
+REASON_SIGNAL = 1.0
 """The same for reasons for visit beyond the 23."""
 
 WORD_NOISE, WORD_FLOOR, WORD_CEILING = 3.0, 0.01, 0.4
@@ -40,31 +44,45 @@ and ceiling: about as many findings a visit as a note has, none too rare or too 
 
 
 @dataclass(frozen=True, eq=False)
+class Limits:
+    """Who can have each of k things: least and highest age, and sex (0 any, 1 women, 2 men), each (k,)."""
+
+    low: Floats
+    high: Floats
+    sex: Ints
+
+    def fits(self, age: Floats, male: Bools) -> Bools:
+        """(N, k)."""
+        a = age[:, None]
+        sex = (self.sex == 0) | (self.sex == np.where(male, 2, 1)[:, None])
+        return np.asarray((a >= self.low) & (a <= self.high) & sex)
+
+
+@dataclass(frozen=True, eq=False)
 class Department:
     """Everything the simulator knows.
 
-    conditions   names of the m conditions; profiles of conditions, reasons and illnesses by name
-    order        conditions with causes before what they bring on
-    prior        (m,) share of visits;  acute (m,) bool
-    reason_weight (r,), illness_at (i, 3): how common the rest are
+    conditions   names of the m conditions; reasons and illnesses likewise; profiles of all three by name
+    rates        the survey's tables
+    prior        (m,) share of visits when notes obey the model;  acute (m,) bool
     names        n findings as a vocabulary names them;  keys: as the YAML files do;  section (n,) index into SECTIONS
     edges        where each section begins, and the end
     rate         (m + r + i, n) and leak_rate (n,)
-    phrases      per finding, how it is written; codes: the drug, for drugs
-    billing      per cause, ICD-9 codes and their cumulative shares
-    sensitivity, false_alarm  (m,) of the anchors;  mentions (m, m) rates with which row's notes
-                 mention column's anchor;  hints (m, 2) columns of each condition's two commonest symptoms
+    phrases      per finding, how it is written; codes: the drug, for drugs;  limits: who can have it
+    said         per reason for visit, its entry of reasons.yaml;  reason_key (reasons,) its finding's column
+    reason_limits, drug_limits   who can say it, who is given it
+    sensitivity, false_alarm  (m,) of the anchors in lists of words;  named, mention (m,) rates, in notes
+    mention_from (m,) least age;  mentioned (m, m) rates with which row's notes mention column's anchor
+    hints        (m, 2) columns of each condition's two commonest symptoms
     """
 
     conditions: tuple[str, ...]
     reasons: tuple[str, ...]
     illnesses: tuple[str, ...]
     profiles: Mapping[str, Mapping[str, Any]]
-    order: tuple[int, ...]
+    rates: Rates
     prior: Floats
-    acute: NDArray[np.bool_]
-    reason_weight: Floats
-    illness_at: Floats
+    acute: Bools
     names: tuple[str, ...]
     keys: tuple[str, ...]
     section: NDArray[np.intp]
@@ -72,63 +90,74 @@ class Department:
     leak_rate: Floats
     phrases: tuple[tuple[str, ...], ...]
     codes: tuple[Code | None, ...]
+    limits: Limits
     edges: tuple[int, ...]
-    billing: tuple[tuple[tuple[Code, ...], tuple[float, ...]], ...]
+    said: tuple[Mapping[str, Any], ...]
+    reason_key: Ints
+    reason_limits: Limits
+    drug_limits: Limits
     sensitivity: Floats
     false_alarm: Floats
-    mentions: Floats
+    named: Floats
+    mention: Floats
+    mention_from: Floats
+    mentioned: Floats
     hints: NDArray[np.intp]
     style: Mapping[str, Any]
     rules: Mapping[str, Sequence[Mapping[str, Any]]]
+    mentions: Mapping[str, Mapping[str, Any]]
 
     def column(self, name: str) -> int:
         """The column of a finding's vocabulary name."""
         return self.names.index(name)
 
+    def reason_fits(self, age: Floats, male: Bools) -> Bools:
+        """(N, reasons): who can say what."""
+        return self.reason_limits.fits(age, male)
+
+    def drug_fits(self, age: Floats, male: Bools) -> Bools:
+        """(N, drugs): who can be given what."""
+        return self.drug_limits.fits(age, male)
+
 
 def read_yaml(name: str) -> Any:
     """One of the department's files."""
-    return yaml.safe_load((files("whatelse.simulate") / "department" / name).read_text("utf-8"))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast, where libyaml is there
+    return yaml.load((files("whatelse.simulate") / "department" / name).read_text("utf-8"), loader)
 
 
-@lru_cache(maxsize=1)
-def load() -> Department:
-    """Read the files once."""
-    conditions, outside = read_yaml("conditions.yaml"), read_yaml("outside.yaml")
+@lru_cache(maxsize=4)
+def load(survey: Path | None = None) -> Department:
+    """Read the files once; `survey`: a folder of rates other than those that ship."""
+    conditions, outside, style = read_yaml("conditions.yaml"), read_yaml("outside.yaml"), read_yaml("style.yaml")
+    said, mentions = read_yaml("reasons.yaml"), read_yaml("mentions.yaml")
     reasons, illnesses, leaks = outside["reasons"], outside["illnesses"], outside["leaks"]
+    rates = read_rates(survey, tuple(conditions), tuple(reasons), tuple(said))
     profiles = {**conditions, **{f"reason {k}": v for k, v in reasons.items()}}
     profiles |= {f"illness {k}": v for k, v in illnesses.items()}
     every = list(profiles.values())
+    m, r = len(conditions), len(reasons)
 
-    texts = read_yaml("findings.yaml")
-    denied = {k for p in every for k in p.get("denies", ())} | set(leaks["negative"])
-    columns: list[tuple[str, str, tuple[str, ...]]] = []  # section, key, phrases
-    for section in SECTIONS:
-        if section == "negative":
-            plain = {k: [p for p in v or [k] if "{" not in p][:3] or [k] for k, v in texts["symptom"].items()}
-            columns += [(section, k, tuple(v)) for k, v in plain.items() if k in denied]
-        elif section in texts:
-            columns += [(section, k, tuple(v or [k])) for k, v in texts[section].items()]
-        else:
-            drugs = {k: None for p in [*every, leaks] for k in p.get(section, ())}
-            columns += [(section, k, (k,)) for k in sorted(drugs)]
+    columns = _columns(every, leaks, rates, {d for p in conditions.values() for d in p["anchor"].get("given", ())})
     index = {(s if s in ("negative", "home", "given") else "findings", k): j for j, (s, k, _) in enumerate(columns)}
-
     rate = np.zeros((len(every), len(columns)))
     for row, profile in enumerate(every):
-        scale = REASON_SIGNAL if len(conditions) <= row < len(conditions) + len(reasons) else 1.0
-        for part, kind in (("findings", "findings"), ("denies", "negative"), ("home", "home"), ("given", "given")):
+        scale = REASON_SIGNAL if m <= row < m + r else 1.0
+        for part, kind in (("findings", "findings"), ("denies", "negative"), ("home", "home")):
             for key, p in profile.get(part, {}).items():
                 rate[row, index[kind, key]] = -np.log1p(-p) * scale
+    usual = -np.log1p(-np.minimum(rates.drug_rate, 0.95))
     leak = np.array([leaks["drug" if s in ("home", "given") else "default"] for s, _, _ in columns])
+    for k, drug in enumerate(rates.drugs):
+        if (j := index.get(("given", drug))) is not None:
+            rate[: m + r, j] = np.maximum(usual[:-1, k] - usual[-1, k], 0.0)
+            leak[j] = 0.5 * rates.drug_rate[-1, k]
     leak[[index["findings", key] for key in leaks["senseless"]]] = leaks["rare"]
-    for kind in ("findings", "negative", "home", "given"):
+    for kind in ("findings", "negative", "home"):
         for key, p in leaks[kind].items():
             leak[index[kind, key]] = p
 
     names = tuple(conditions)
-    position = {name: i for i, name in enumerate(names)}
-    causes = {name: tuple(p.get("causes", ())) for name, p in conditions.items()}
     anchor = [p["anchor"] for p in conditions.values()]
     symptoms = [j for j, (s, _, _) in enumerate(columns) if s == "symptom"]
     prefix = {"negative": "neg:", "home": "hx:", "given": "rx:"}
@@ -137,11 +166,9 @@ def load() -> Department:
         reasons=tuple(reasons),
         illnesses=tuple(illnesses),
         profiles=profiles,
-        order=tuple(position[name] for name in TopologicalSorter(causes).static_order()),
+        rates=rates,
         prior=np.array([p["prior"] for p in conditions.values()]),
         acute=np.array([p["kind"] == "acute" for p in conditions.values()]),
-        reason_weight=np.array([p["weight"] for p in reasons.values()], dtype=float),
-        illness_at=np.array([p["at"] for p in illnesses.values()], dtype=float),
         names=tuple(prefix.get(s, "") + k for s, k, _ in columns),
         keys=tuple(k for _, k, _ in columns),
         section=np.array([SECTIONS.index(s) for s, _, _ in columns], dtype=np.intp),
@@ -149,21 +176,65 @@ def load() -> Department:
         leak_rate=-np.log1p(-leak),
         phrases=tuple(v for _, _, v in columns),
         codes=tuple(Code("name", k, k) if s in ("home", "given") else None for s, k, _ in columns),
+        limits=_limits([(s, k) for s, k, _ in columns], style),
         edges=tuple(sum(s in SECTIONS[:k] for s, _, _ in columns) for k in range(len(SECTIONS) + 1)),
-        billing=tuple(_billing(p.get("icd9", {})) for p in every),
+        said=tuple(said.values()),
+        reason_key=np.array([index["findings", entry["key"]] for entry in said.values()]),
+        reason_limits=_whose([entry.get("who", ("A", 0, 120)) for entry in said.values()]),
+        drug_limits=_limits([("given", drug) for drug in rates.drugs], style),
         sensitivity=np.array([a["sensitivity"] for a in anchor]),
         false_alarm=np.array([a["false_alarm"] for a in anchor]),
-        mentions=np.array([[-np.log1p(-a.get("mentioned", {}).get(k, 0.0)) for a in anchor] for k in names]),
-        hints=np.array([sorted(symptoms, key=lambda j: -rate[i, j])[:2] for i in range(len(names))], dtype=np.intp),
-        style=read_yaml("style.yaml"),
+        named=-np.log1p(-np.array([a.get("named", 0.1) for a in anchor])),
+        mention=-np.log1p(-np.array([mentions[name]["rate"] for name in names])),
+        mention_from=np.array([mentions[name]["from"] for name in names], dtype=float),
+        mentioned=np.array([[-np.log1p(-a.get("mentioned", {}).get(k, 0.0)) for a in anchor] for k in names]),
+        hints=np.array([sorted(symptoms, key=lambda j: -rate[i, j])[:2] for i in range(m)], dtype=np.intp),
+        style=style,
         rules=read_yaml("interactions.yaml"),
+        mentions=mentions,
     )
 
 
-def _billing(icd9: Mapping[str, float]) -> tuple[tuple[Code, ...], tuple[float, ...]]:
-    """Codes and the cumulative shares in which they are used, the last left out: a search gives a code's place."""
-    shares = np.cumsum(list(icd9.values())) / max(sum(icd9.values()), 1)
-    return tuple(Code("icd9", code) for code in icd9), tuple(shares[:-1].tolist())
+def _columns(
+    every: Sequence[Mapping[str, Any]], leaks: Mapping[str, Any], rates: Rates, anchors: set[str]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(section, key, phrases) of every finding. Drugs given are the survey's, those that are anchors left out."""
+    texts = read_yaml("findings.yaml")
+    denied = {k for p in every for k in p.get("denies", ())} | set(leaks["negative"])
+    columns: list[tuple[str, str, tuple[str, ...]]] = []
+    for section in SECTIONS:
+        if section == "negative":
+            plain = {k: [p for p in v or [k] if "{" not in p][:3] or [k] for k, v in texts["symptom"].items()}
+            columns += [(section, k, tuple(v)) for k, v in plain.items() if k in denied]
+        elif section in texts:
+            columns += [(section, k, tuple(v or [k])) for k, v in texts[section].items()]
+        elif section == "given":
+            columns += [(section, k, (k,)) for k in rates.drugs if k not in anchors]
+        else:
+            drugs = {k: None for p in [*every, leaks] for k in p.get(section, ())}
+            columns += [(section, k, (k,)) for k in sorted(drugs)]
+    return columns
+
+
+def _limits(things: Sequence[tuple[str, str]], style: Mapping[str, Any]) -> Limits:
+    """Limits of findings by (section, key): the groups of style.yaml; drugs at home are for adults unless named."""
+    who = {(s, k): ["A", 0, 120] for s, k in things}
+    for s, k in things:
+        if s == "home":
+            who[s, k][1] = style["child_drugs"].get(k, ADULT)
+    for group in style["limits"]:
+        for key in group["keys"]:
+            for s in ("given",) if key.startswith("given ") else SECTIONS:
+                k = key.removeprefix("given ")
+                if (limit := who.get((s, k))) is not None and (s != "given" or key.startswith("given ")):
+                    limit[0] = group["sex"] if group["sex"] != "A" else limit[0]
+                    limit[1], limit[2] = max(limit[1], group["from"]), min(limit[2], group["to"])
+    return _whose([who[thing] for thing in things])
+
+
+def _whose(who: Sequence[Sequence[Any]]) -> Limits:
+    sex = np.array([{"A": 0, "F": 1, "M": 2}[w[0]] for w in who])
+    return Limits(np.array([w[1] for w in who], dtype=float), np.array([w[2] for w in who], dtype=float), sex)
 
 
 def spread(department: Department) -> Floats:
@@ -171,11 +242,12 @@ def spread(department: Department) -> Floats:
 
     1 - l'_j = (1 - l0_j) prod_k (1 - pi_k (1 - exp(-z_kj))), pi_k the share of visits with reason or illness k.
     """
-    m = len(department.conditions)
-    idle = np.prod(1 - department.prior[department.acute])
-    reasons = idle * department.reason_weight / department.reason_weight.sum()
-    illnesses = department.illness_at @ np.array(AGE_SHARES)
-    share = np.concatenate([reasons, illnesses])[:, None]
+    m, rates = len(department.conditions), department.rates
+    illnesses = [
+        float(rates.flag_rate[rates.flags.index(p["flag"])]) if "flag" in p else float(np.dot(p["at"], AGE_SHARES))
+        for p in (department.profiles[f"illness {name}"] for name in department.illnesses)
+    ]
+    share = np.concatenate([rates.reason_share, illnesses])[:, None]
     quiet = np.log1p(-share * -np.expm1(-department.rate[m:])).sum(axis=0)
     rate: Floats = department.leak_rate - quiet
     return rate

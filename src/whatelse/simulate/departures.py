@@ -9,27 +9,29 @@ from dataclasses import dataclass, fields
 class Departures:
     """Each field is one way in which the visits disobey the model; 0 or False switches it off.
 
-    correlation        scales the probabilities with which conditions bring on one another (a fall a head bleed, a
-                       urinary infection sepsis); 0 makes the 23 independent
-    competition        by what share an acute condition lowers the chance of others that it does not bring on
+    correlation        scales the survey's positive couplings between conditions (a fall and a head bleed, a urinary
+                       infection and sepsis); 0 makes the 23 independent given age and sex, and with demographics and
+                       competition off independent outright, each with its prior
+    competition        the same for negative couplings: who comes for one thing seldom has another
     outside            illnesses and reasons for visit beyond the 23 exist and bring on findings; off, what they would
                        have brought on is spread evenly into the leaks
     interactions       scales the probabilities of the rules between findings: synergy, silence of those who cannot
                        speak, findings written only beside others, findings that exclude others
     prominence         by what share, on average, a condition shows less when it is not why the patient came
-    verbosity          standard deviation of log note length between authors and again between visits: every finding
-                       becomes more likely in a long note, so findings are correlated given the conditions
-    anchor_dependence  how much an anchor leans on the length of the note, on whether its condition is why the patient
-                       came, on the condition's commonest symptoms being there, and on other conditions whose notes
+    verbosity          standard deviation of log note length between authors; it also follows the moment and how sick
+                       the patient is. A long note says more of what there is, so findings are correlated given the
+                       conditions
+    anchor_dependence  how much naming or mentioning a condition leans on the length of the note, on whether it is why
+                       the patient came, on its commonest symptoms being there, and on other conditions whose notes
                        mention it (a headache in a head bleed)
-    drift              scales the seasons and trends of prevalence
+    drift              scales the seasons and trends of prevalence, and the change of templates after a year
     demographics       age and sex are known, fit the conditions and limit the findings; off, they are None
     prose              notes are written by people: phrases of several words, negations, misspellings, templates; off, a
                        note is a list with one word for each finding
     """
 
     correlation: float = 1.0
-    competition: float = 0.5
+    competition: float = 1.0
     outside: bool = True
     interactions: float = 1.0
     prominence: float = 0.7

@@ -6,40 +6,67 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whatelse.simulate.causes import Cause, causes_of
 from whatelse.simulate.content import SECTIONS, Department, load
 from whatelse.simulate.departures import Departures
-from whatelse.simulate.notes import Case, Writer, words
+from whatelse.simulate.looks import Looks, draw_looks
+from whatelse.simulate.notes import NONE, Case, Writer, words
 from whatelse.simulate.observe import Chances, observe
-from whatelse.simulate.patients import START, draw_patients
+from whatelse.simulate.patients import A_DAY, START, YEAR, draw_patients
+from whatelse.simulate.rates import MEASURES
+from whatelse.sources.vitals import AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
 
-BLOCK = 2048
+BLOCK = 16 * A_DAY
 HOME, GIVEN = SECTIONS.index("home"), SECTIONS.index("given")
+NEW_TEMPLATES = 1.0  # years after which the department writes by new templates
+_VITALS = ("temperature", "pulse", "respirations", "systolic", "saturation", "triage", "pain")
+_WHERE = [MEASURES.index(name) for name in _VITALS]
 
 
 def simulate(
-    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0
+    visits: int,
+    seed: int,
+    departures: Departures | None = None,
+    *,
+    min_conditions: int = 0,
+    survey: Path | None = None,
 ) -> Iterator[Visit]:
     """Yield `visits` visits, each with its true conditions in `truth`. Constant memory.
 
     The same seed gives the same visits, whatever `visits` is. With `min_conditions` only visits with at least that many
     of the 23 are written and yielded, until there are `visits` of them: they are the same visits, with the same ids,
-    that a run without it gives among others.
+    that a run without it gives among others. `survey` is a folder of rates other than those that ship.
     """
+    for visit, _ in _stream(visits, seed, departures, min_conditions, survey, False):
+        yield visit
+
+
+def simulate_causes(
+    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0, survey: Path | None = None
+) -> Iterator[tuple[Visit, list[Cause]]]:
+    """The same visits, each with what put every stretch of its text and every code there."""
+    return _stream(visits, seed, departures, min_conditions, survey, True)
+
+
+def _stream(
+    visits: int, seed: int, departures: Departures | None, min_conditions: int, survey: Path | None, explain: bool
+) -> Iterator[tuple[Visit, list[Cause]]]:
     if visits < 0:
         raise ValueError(f"visits is {visits}, must not be negative")
     if not 0 <= min_conditions <= 4:
         raise ValueError(f"min_conditions is {min_conditions}, must be between 0 and 4: more are too rare to wait for")
-    department, departures = load(), departures or Departures()
+    department, departures = load(survey), departures or Departures()
     writer = Writer(department)
     left, block = visits, 0
     while left > 0:
-        for visit in _block(department, writer, departures, seed, block, min_conditions):
-            yield visit
+        for pair in _block(department, writer, departures, seed, block, min_conditions, explain):
+            yield pair
             left -= 1
             if left == 0:
                 return
@@ -47,55 +74,67 @@ def simulate(
 
 
 def _block(
-    department: Department, writer: Writer, departures: Departures, seed: int, block: int, min_conditions: int
-) -> Iterator[Visit]:
+    department: Department,
+    writer: Writer,
+    departures: Departures,
+    seed: int,
+    block: int,
+    min_conditions: int,
+    explain: bool,
+) -> Iterator[tuple[Visit, list[Cause]]]:
     """The kept visits of one block. Everything is drawn for all of it, so that what is kept does not matter."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
     m, first = len(department.conditions), block * BLOCK
     everyone = draw_patients(department, departures, first, BLOCK, rng)
     keep = np.flatnonzero(everyone.on[:, :m].sum(axis=1) >= min_conditions)
+    all_looks = draw_looks(department, everyone, rng) if departures.prose else None
     patients, chances = everyone.take(keep), Chances.draw(department, BLOCK, rng).take(keep)
-    findings, anchors = observe(department, departures, patients, chances)
+    looks = all_looks.take(keep) if all_looks is not None else None
+    seen = observe(department, departures, patients, chances, looks)
 
-    shown, written_anchors, causes = _rows(findings), _rows(anchors), _rows(patients.on)
-    sections = department.edges
-    columns = zip(
-        keep.tolist(),
-        patients.primary.tolist(),
-        patients.age.tolist(),
-        patients.male.tolist(),
-        patients.seconds.tolist(),
-        chances.nurse.tolist(),
-        chances.doctor.tolist(),
-        strict=True,
-    )
-    for k, (row, primary, age, male, seconds, nurse, doctor) in enumerate(columns):
-        on = shown[k]
-        cuts = [bisect_left(on, edge) for edge in sections]
-        true = causes[k]
+    shown, named, mentioned, causes = (_rows(x) for x in (seen.findings, seen.named, seen.mentioned, patients.on))
+    late = departures.drift * patients.seconds / 86_400 > NEW_TEMPLATES * YEAR
+    for k, row in enumerate(keep.tolist()):
+        on, age, male = shown[k], int(patients.age[k]), bool(patients.male[k])
+        cuts = [bisect_left(on, edge) for edge in department.edges]
         case = Case(
-            [on[a:b] for a, b in pairwise(cuts)],
-            [(i, i in true) for i in written_anchors[k]],
-            primary,
-            int(age),
-            male,
-            nurse,
-            doctor,
+            on=[on[a:b] for a, b in pairwise(cuts)],
+            reasons=[r for r in looks.reasons[k].tolist() if r >= 0] if looks is not None else [],
+            named=named[k],
+            mentioned=mentioned[k],
+            primary=int(patients.primary[k]),
+            lead=int(patients.lead[k]),
+            age=age,
+            male=male,
+            nurse=int(chances.nurse[k]),
+            doctor=int(chances.doctor[k]),
+            talk=(float(seen.talk[k, 0]), float(seen.talk[k, 1])),
+            measure=looks.measure[k].tolist() if looks is not None else [],
+            late=bool(late[k]),
         )
-        written = writer.write(case, chances.notes[k].tolist()) if departures.prose else words(department, case)
-        yield Visit(
+        written = writer.write(case, chances.notes[k].tolist()) if looks is not None else words(department, case)
+        home = [(department.keys[j], j) for j in case.on[HOME]]
+        home += [drug for drug in written.home if drug[0] not in {name for name, _ in home}]
+        given = _given(department, looks, k) if looks is not None else [(department.keys[j], j) for j in case.on[GIVEN]]
+        visit = Visit(
             id=f"S{seed}-{first + row:07d}",
-            age=age if departures.demographics else None,
+            age=float(age) if departures.demographics else None,
             sex=("M" if male else "F") if departures.demographics else None,
             chief_complaint=written.complaint,
             triage_note=written.triage,
             md_comments=written.md,
-            medication_history=_drugs(department, case.on[HOME], written.home),
-            dispensed=_drugs(department, case.on[GIVEN], written.given),
-            billing=_billing(department, true, chances.billing[k].tolist()),
-            time=START + timedelta(seconds=int(seconds)),
-            truth=tuple([department.conditions[i] for i in true if i < m]),
+            medication_history=tuple([_code(name) for name, _ in home]),
+            dispensed=tuple([_code(name) for name, _ in given]),
+            billing=_billing(department, causes[k], chances.billing[k].tolist()),
+            coded=_coded(case.measure) if looks is not None else None,
+            time=START + timedelta(seconds=int(patients.seconds[k])),
+            truth=tuple([department.conditions[i] for i in causes[k] if i < m]),
         )
+        if explain:
+            listed = {"medication_history": home, "dispensed": given}
+            yield visit, causes_of(department, departures, patients, chances, k, visit, written.pieces, listed)
+        else:
+            yield visit, []
 
 
 def _rows(on: NDArray[np.bool_]) -> list[list[int]]:
@@ -106,12 +145,30 @@ def _rows(on: NDArray[np.bool_]) -> list[list[int]]:
     return [flat[a:b] for a, b in pairwise(ends)]
 
 
-def _drugs(department: Department, columns: list[int], more: list[Code]) -> tuple[Code, ...]:
-    named = [code for j in columns if (code := department.codes[j]) is not None]
-    return tuple(dict.fromkeys([*named, *more])) if more else tuple(named)
+_CODES: dict[str, Code] = {}
+
+
+def _code(name: str) -> Code:
+    if name not in _CODES:
+        _CODES[name] = Code("name", name, name)
+    return _CODES[name]
+
+
+def _given(department: Department, looks: Looks, k: int) -> list[tuple[str, int]]:
+    """The drugs given or prescribed; their causes are found from the survey's rates, so they have no tag."""
+    return [(department.rates.drugs[d], NONE) for d in looks.drugs[k].tolist() if d >= 0]
+
+
+def _coded(measure: list[float]) -> tuple[Code, ...]:
+    """Arrival, vital signs out of range, triage level and pain, by the thresholds that every source has."""
+    values = [None if (value := measure[where]) != value else value for where in _WHERE]
+    codes = vital_codes(**dict(zip(_VITALS, values, strict=True)))
+    if measure[MEASURES.index("ambulance")] == 1:
+        codes.insert(0, AMBULANCE)
+    return tuple(codes)
 
 
 def _billing(department: Department, causes: list[int], draws: list[float]) -> tuple[Code, ...]:
-    """One ICD-9 code for each cause that has any."""
-    tables = [(department.billing[cause], draws[cause]) for cause in causes]
-    return tuple([codes[bisect_left(shares, u)] for (codes, shares), u in tables if codes])
+    """One ICD-10 code for each condition and outside reason."""
+    tables = [(department.rates.codes[cause], draws[cause]) for cause in causes if cause < len(department.rates.codes)]
+    return tuple([Code("icd10", codes[bisect_left(shares, u)]) for (codes, shares), u in tables if codes])

@@ -1,57 +1,77 @@
-"""Writing a visit down: chief complaint, triage note and MD comments, as people write or as a list of words."""
+"""Writing a visit down: chief complaint, triage note and MD comments, as people write or as a list of words.
+
+A note is made of pieces, each with a tag that says what put it there: a finding's column, or one of the ranges below.
+Pieces keep their length once they are put together, so that a tag becomes a stretch of the text (`causes.py`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
 from whatelse.simulate.content import SECTIONS, Department
-from whatelse.visits import Code
+from whatelse.simulate.rates import MEASURES
 
 Phrase = str | tuple[str | tuple[str, ...], ...]  # with slots: literal text and lists to choose from, in turn
-FIELDS = ("complaint", "triage", "md", "home", "given")
+Piece = tuple[str, int]
+NONE, REASON, NAMED, MENTION = -1, 10_000, 20_000, 30_000  # tags: nothing; REASON + reason; NAMED, MENTION + condition
+KINDS = ("history", "resolved", "family", "ruleout", "someone", "copied")
+OWN_WAY = 0.75  # how often a writer says a thing in the writer's own way
+SPOKEN_FOR, MAY_BE = 6, 12  # under these ages a parent speaks, always or half of the time
+INJURIES = {"fracture", "sprain or strain", "contusion", "laceration", "head injury", "burn", "assault injury"}
 _SLOT = re.compile(r"\{(\w+)\}")
-_OPENINGS = ("openers", "bare_openers", "md_openers")
+_LATER = ("age", "s", "sex", "sx", "side", "part", "parent", "since", "for", "when")
 _LISTS = (
-    *_OPENINGS,
-    "modifiers",
-    "also",
-    "denies",
-    "last_negative",
-    "histories",
-    "exams",
-    "courses",
-    "asides",
-    "md_asides",
+    *(
+        "openers",
+        "parent_openers",
+        "injury_openers",
+        "parent_injury_openers",
+        "whens",
+        "parents",
+        "modifiers",
+        "asides",
+    ),
+    *("child_asides", "md_asides", "md_child_asides", "md_openers", "also", "denies", "child_denies", "last_negative"),
+    *("histories", "problems", "exams", "courses", "impressions"),
 )
-_LATER = ("age", "s", "sex", "sx")  # slots that the opening fills itself
+_VITAL = [
+    MEASURES.index(name) for name in ("temperature", "pulse", "systolic", "diastolic", "respirations", "saturation")
+]
+_PAIN = MEASURES.index("pain")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the writer is told of a visit: findings by section, and (condition, is it true) for each anchor to write."""
+    """What the writer is told of a visit: findings by section, reasons said, conditions named, mentioned, measures."""
 
     on: list[list[int]]
-    anchors: list[tuple[int, bool]]
+    reasons: list[int]
+    named: list[int]
+    mentioned: list[int]
     primary: int
+    lead: int
     age: int
     male: bool
     nurse: int
     doctor: int
+    talk: tuple[float, float]
+    measure: list[float]
+    late: bool  # after the department changed its templates
 
 
 @dataclass(slots=True)
 class Written:
-    """The text fields, and the anchor drugs that were written instead of words."""
+    """The text fields, their pieces, and drugs at home (name, tag) that were written beside those found."""
 
     complaint: str
     triage: str
     md: str
-    home: list[Code]
-    given: list[Code]
+    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    home: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Writer:
@@ -59,164 +79,383 @@ class Writer:
 
     def __init__(self, department: Department) -> None:
         style: dict[str, Any] = dict(department.style)
-        slots = {name: tuple(values) for name, values in style["slots"].items()}
-        profiles = list(department.profiles.values())
-        self.phrases = [_compile(phrases, slots) for phrases in department.phrases]
-        self.complaints = [_compile(profile.get("complaint", ()), slots) for profile in profiles]
+        self.slots = {name: tuple(values) for name, values in style["slots"].items()}
+        self.phrases = [self._compile(phrases) for phrases in department.phrases]
+        profiles = [department.profiles[name] for name in department.conditions]
         self.anchors = [
-            {field: _compile(profile["anchor"].get(field, ()), slots) for field in (*FIELDS, "elsewhere")}
-            for profile in profiles[: len(department.conditions)]
+            {k: self._compile(p["anchor"].get(k, ())) for k in ("triage", "md", "home", "small_triage", "small_md")}
+            for p in profiles
         ]
-        self.lists = {name: _compile(style[name], slots) for name in _LISTS}
+        self.under = [p["anchor"].get("under", 0) for p in profiles]
+        self.said = [
+            {k: self._compile(entry.get(k, ())) for k in ("says", "named", "small")} for entry in department.said
+        ]
+        place = {name: i for i, name in enumerate(department.conditions)}
+        self.names = [place.get(entry.get("names", ""), -1) for entry in department.said]
+        self.key = department.reason_key.tolist()
+        self.section, self.keys = department.section.tolist(), department.keys
+        self.mentions = [
+            {k: self._compile(department.mentions[name].get(k) or ()) for k in (*KINDS, "denied")}
+            for name in department.conditions
+        ]
+        self.denied_from = department.mention_from.tolist()
+        self.lists = {name: self._compile(style[name]) for name in _LISTS}
+        self.normals, self.child_normals = style["normals"], style["child_normals"]
+        self.sides = style["sides"]
+        self.blanks = {text: kind for kind, texts in style["blanks"].items() for text in texts}
         self.weight = [row.tolist() for row in department.rate]  # what matters most to a visit is written first
-        self.healthy = department.names.index("nopmh")
+        column = {name: j for j, name in enumerate(department.names)}
+        self.healthy = column["nopmh"]
+        self.parts = {column[key] for key in (*style["parts"], "neckpain", "headstrike")}
+        self.awake, self.dazed = set(style["awake"]), {column[key] for key in style["dazed"]}
+        self.blanked = {kind: {column[key] for key in keys} for kind, keys in style["blanked"].items()}
+        self.causes = [*department.conditions, *department.reasons]
+        self.accidents = {place["fall"], place["vehicle collision"]}
         self.misspellings: dict[str, str] = style["misspellings"]
         self.misspelled = re.compile("|".join(self.misspellings))
+
+    def _compile(self, texts: Sequence[str]) -> tuple[Phrase, ...]:
+        return tuple(_cut(text, self.slots) for text in texts)
 
     def write(self, case: Case, draws: Sequence[float]) -> Written:
         """The notes of a visit: a function of the case and of `draws`, uniform numbers."""
         u: Callable[[], float] = cycle(draws).__next__
-        nurse, doctor = _Pen(self, u, case.nurse), _Pen(self, u, case.doctor + 3)
-        own, anchors = self._anchors(case, nurse)
-        matters = self.weight[case.primary].__getitem__
-        symptoms = sorted(case.on[0], key=matters, reverse=True)
-        said = [nurse.phrase(j) for j in symptoms]
-        usual = 0.85 if case.primary < len(self.anchors) else 0.5
-        complaint = own or (nurse.choose(self.complaints[case.primary]) if u() < usual or not said else said[0])
-        if anchors["complaint"]:
-            complaint += ("/" if u() < 0.5 else ", ") + anchors["complaint"][0]
-        return Written(
-            complaint,
-            self._finish(self._triage(case, nurse, said, anchors["triage"]), nurse),
-            self._finish(self._comments(case, doctor, symptoms[:2], anchors["md"]), doctor),
-            [Code("name", name, name) for name in anchors["home"]],
-            [Code("name", name, name) for name in anchors["given"]],
-        )
+        right = int(u() < 0.5)
+        nurse, doctor = _Pen(self, u, case.nurse, case, right), _Pen(self, u, case.doctor + 43, case, right)
+        said = [self._reason(nurse, r) for r in case.reasons]
+        home: list[tuple[str, int]] = []
+        triage_names, md_names = self._names(case, nurse, doctor, said, home)
+        triage_mentions, md_mentions = self._mentions(case, nurse, doctor)
+        complaint = self._complaint(case, nurse, said)
+        triage = self._finish(self._triage(case, nurse, said, triage_names, triage_mentions), nurse)
+        md = self._finish(self._comments(case, doctor, md_names, md_mentions), doctor)
+        pieces = {"chief_complaint": complaint, "triage_note": triage, "md_comments": md}
+        texts = ["".join([text for text, _ in part]) for part in pieces.values()]
+        return Written(texts[0], texts[1], texts[2], pieces, home)
 
-    def _anchors(self, case: Case, pen: _Pen) -> tuple[str, dict[str, list[str]]]:
-        """The chief complaint if an anchor is it, and what to write of the anchors in each field."""
-        own = ""
-        wanted: dict[str, list[str]] = {field: [] for field in FIELDS}
-        for condition, true in case.anchors:
-            ways = self.anchors[condition]
-            if not true:
-                wanted["triage" if pen.u() < 0.6 else "md"].append(pen.choose(ways["elsewhere"]))
-                continue
-            fields = [field for field in FIELDS if ways[field]]
-            for field in dict.fromkeys([fields[int(pen.u() * len(fields))] for _ in range(2)]):
-                text = pen.choose(ways[field])
-                if field == "complaint" and condition == case.primary:
-                    own = text
-                else:
-                    wanted[field].append(text)
-        return own, wanted
+    # ---- what is said
 
-    def _triage(self, case: Case, pen: _Pen, said: list[str], anchors: list[str]) -> list[str]:
+    def _reason(self, pen: _Pen, reason: int) -> tuple[str, int, bool]:
+        """(words, tag, whether they name the condition). A nurse has a word for each thing, and seldom another."""
+        ways = self.said[reason]
+        if ways["named"]:
+            names = (pen.author * 31 + reason * 17) % 100 < 88 if pen.u() < 0.8 else pen.u() < 0.88
+            if names and pen.case.age >= 3:
+                return pen.own(ways["named"], reason), REASON + reason, True
+        small = ways["small"] if pen.case.age < 5 and ways["small"] else ways["says"]
+        return pen.own(small, reason), REASON + reason, False
+
+    def _complaint(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
+        text, tag, _ = said[0]
+        pieces = [(self._part(text, case, said), tag)]
+        both = len(said) > 1 and (pen.author % 3 == 0 or pen.u() < 0.15)
+        if both and "{" not in said[1][0] and said[1][0] not in text and len(text) < 24:
+            pieces += [("/" if pen.author % 2 else ", ", NONE), (said[1][0], said[1][1])]
+        change = (str.upper, str.upper, str.lower, str.capitalize)[pen.author % 4]
+        first = [(change(pieces[0][0]), pieces[0][1])]
+        return first + [(t.upper() if change is str.upper else t, tag) for t, tag in pieces[1:]]
+
+    def _part(self, text: str, case: Case, said: list[tuple[str, int, bool]]) -> str:
+        """A text with a {part} names the part of the body that was said next, if one was."""
+        if "{part}" not in text:
+            return text
+        for (words, tag, _), r in zip(said[1:], case.reasons[1:], strict=True):
+            if self.key[r] in self.parts and tag != said[0][1] and "{" not in words:
+                return text.replace("{part}", words)
+        return text.replace(", {part}", "").replace(" {part}", "")
+
+    def _names(
+        self, case: Case, nurse: _Pen, doctor: _Pen, said: list[tuple[str, int, bool]], home: list[tuple[str, int]]
+    ) -> tuple[list[Piece], list[Piece]]:
+        """Where the conditions that are named are written: by the nurse, the physician, or as a drug at home."""
+        triage: list[Piece] = []
+        md: list[Piece] = []
+        for i in case.named:
+            ways, small = self.anchors[i], case.age < self.under[i]
+            r = nurse.u()
+            if ways["home"] and r < 0.5:
+                home.append((nurse.choose(ways["home"]), NAMED + i))
+            elif r < 0.55:
+                triage.append((nurse.own(ways["small_triage" if small else "triage"], i), NAMED + i))
+            else:
+                md.append((doctor.own(ways["small_md" if small else "md"], i), NAMED + i))
+        for (_, tag, named), r in zip(said, case.reasons, strict=True):  # an accident is told, not complained of
+            i = self.names[r]
+            if named and i in self.accidents and tag - REASON == r and not any(t == NAMED + i for _, t in triage):
+                ways = self.anchors[i]
+                small = case.age < self.under[i]
+                triage.append((nurse.own(ways["small_triage" if small else "triage"], i), REASON + r))
+        return triage, md
+
+    def _mentions(self, case: Case, nurse: _Pen, doctor: _Pen) -> tuple[list[Piece], list[Piece]]:
+        """Conditions written without being there: history, family, ruled out, somebody else's, copied forward."""
+        triage: list[Piece] = []
+        md: list[Piece] = []
+        for i in case.mentioned:
+            ways = self.mentions[i]
+            kinds = [kind for kind in KINDS if ways[kind]]
+            kind = kinds[int(nurse.u() * len(kinds))]
+            piece = (nurse.choose(ways[kind]), MENTION + 10 * i + KINDS.index(kind))
+            (md if kind in ("ruleout", "copied") or nurse.u() < 0.3 else triage).append(piece)
+        return triage, md
+
+    # ---- the notes
+
+    def _triage(
+        self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]], names: list[Piece], mentions: list[Piece]
+    ) -> list[list[Piece]]:
         """The nurse's sentences."""
-        _, negatives, story, history = case.on[:4]
-        u = pen.u
-        first = 1 + int(u() * 3)
-        complaints = ", ".join(said[:first]) + pen.habit("modifiers") if said else ""
-        sentences = [pen.opening("openers" if said else "bare_openers", case, complaints), *anchors]
-        if story:
-            told, cut = [pen.phrase(j) for j in story], 1 + int(u() * 3)
-            sentences += [", ".join(told[:cut]), ", ".join(told[cut:])]
-        if said[first:]:
-            sentences.append(pen.habit("also") + ", ".join(said[first:]))
-        if negatives:
-            denied = [pen.phrase(j) for j in negatives]
-            last = pen.habit("last_negative") if len(denied) > 1 else ""
-            sentences.append(pen.habit("denies") + ", ".join(denied[:-1]) + last + denied[-1])
+        u, child = pen.u, case.age < MAY_BE
+        parent = case.age < SPOKEN_FOR or (child and u() < 0.5)
+        symptoms, story = self._symptoms(case, pen, said), case.on[2]
+        first = 1 + int(u() * 2.6)
+        injury = self.causes[case.primary] in INJURIES or case.lead in self.accidents
+        style = ("parent_" if parent else "") + ("injury_" if injury else "") + "openers"
+        sentences = []
+        words, tag, _ = said[0]
+        chief = self.key[case.reasons[0]]
+        if self.section[chief] != 0 or not symptoms:  # what happened, not a symptom that happens to be there
+            if names:
+                sentences.append(pen.opening(style, [names.pop(0)]))
+            elif self.keys[chief] == "pcp":
+                sentences.append([("here for eval" if pen.author % 2 else "pt here for eval", tag)])
+            else:
+                sentences.append(pen.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
+            first = 0
+        else:
+            opening = symptoms[:first]
+            if not injury and u() < 0.5:
+                opening = [*opening, (pen.habit("modifiers"), NONE)]
+            sentences.append(pen.opening(style, _list(opening)))
+        sentences += [[piece] for piece in names]
+        told = [(pen.phrase(j), j) for j in story]
+        if told:
+            cut = 1 + int(u() * 3)
+            sentences += [_list(told[:cut]), _list(told[cut:])]
+        if symptoms[first:]:
+            sentences.append([(pen.habit("also"), NONE), *_list(symptoms[first:])])
+        sentences.append(self._denies(case, pen, child))
+        history = case.on[3]
         if len(history) > 1:
             history = [j for j in history if j != self.healthy]
-        if history:
-            sentences.append(pen.habit("histories") + ", ".join([pen.phrase(j) for j in history]))
-        if pen.author % 5 == 0:
-            pulse, pressure, low = 62 + int(u() * 45), 104 + int(u() * 56), 58 + int(u() * 34)
-            sentences.append(f"T {97 + int(u() * 3)}.{int(u() * 10)} HR {pulse} BP {pressure}/{low}")
-        sentences += [pen.habit("asides", k) for k in range(2 + pen.author % 5 + int(u() * 3))]
-        return sentences
+        past = [(pen.phrase(j), j) for j in history]
+        if past:
+            sentences.append([(pen.habit("histories"), NONE), *_list(past)])
+        sentences += [[piece] for piece in mentions]
+        sentences.append(self._vitals(case, pen))
+        asides = int(case.talk[0] * (0.6 + 1.6 * u()) + (1 if case.late and pen.author % 2 else 0))
+        return sentences + self._asides(case, pen, "child_asides" if child else "asides", asides)
 
-    def _comments(self, case: Case, pen: _Pen, symptoms: list[int], anchors: list[str]) -> list[str]:
-        """The physician's sentences; none if there is nothing to say."""
-        exam, course = case.on[4:6]
-        if not (exam or course or anchors):
+    def _asides(self, case: Case, pen: _Pen, name: str, count: int) -> list[list[Piece]]:
+        """What a writer adds of anyone, but for what cannot be of this one."""
+        dazed = count > 0 and bool(self.dazed & self._all(case))
+        said = [pen.habit(name, k) for k in range(count)]
+        return [[(text, NONE)] for text in said if not dazed or text not in self.awake]
+
+    def _symptoms(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
+        """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
+        pieces: list[Piece] = []
+        done = set()
+        on = set(case.on[0])
+        for (words, tag, named), r in zip(said, case.reasons, strict=True):
+            j = self.key[r]
+            if self.section[j] != 0 or j in done or j not in on:
+                continue
+            done.add(j)
+            plain = named and "?" not in words and self.names[r] not in self.accidents
+            pieces.append((words, tag) if plain and pen.u() < 0.75 else (pen.phrase(j), j))
+        matters = self.weight[case.primary].__getitem__
+        rest = sorted((j for j in case.on[0] if j not in done), key=matters, reverse=True)
+        return pieces + [(pen.phrase(j), j) for j in rest]
+
+    def _denies(self, case: Case, pen: _Pen, child: bool) -> list[Piece]:
+        negatives = [(pen.phrase(j), j) for j in case.on[1]]
+        if negatives and pen.u() < 0.4:  # a pertinent negative may be of one of the conditions
+            i = int(pen.u() * len(self.mentions))
+            here = {self.names[r] for r in case.reasons} | set(case.named) | set(case.mentioned)
+            if (
+                self.mentions[i]["denied"]
+                and i not in here
+                and case.age >= max(self.denied_from[i], 6)
+                and i != case.lead
+            ):
+                negatives.append((pen.choose(self.mentions[i]["denied"]), NONE))
+        if not negatives:
             return []
-        shown = ", ".join([pen.phrase(j) for j in symptoms]) or "as above"
-        sentences = [pen.opening("md_openers", case, shown), *anchors]
-        if exam:
-            sentences.append(pen.habit("exams") + ", ".join([pen.phrase(j) for j in exam]))
-        if course:
-            done, cut = [pen.phrase(j) for j in course], 1 + int(pen.u() * 4)
-            sentences += [pen.habit("courses") + ", ".join(done[:cut]), ", ".join(done[cut:])]
-        sentences += [pen.habit("md_asides", k) for k in range(int(pen.u() * 3))]
-        return sentences
+        start: list[Piece] = [(pen.habit("child_denies" if child else "denies"), NONE)]
+        if len(negatives) == 1:
+            return start + negatives
+        return start + _list(negatives[:-1]) + [(pen.habit("last_negative"), NONE), negatives[-1]]
 
-    def _finish(self, sentences: list[str], pen: _Pen) -> str:
+    def _vitals(self, case: Case, pen: _Pen) -> list[Piece]:
+        """Numbers as they were taken, by those who write them down."""
+        temperature, pulse, systolic, diastolic, breath, oxygen = [case.measure[k] for k in _VITAL]
+        parts = []
+        if pen.author % 4 == 0 or pen.u() < 0.12:
+            parts = [
+                f"T {temperature / 10:.1f}" if temperature == temperature else "",
+                f"HR {pulse:.0f}" if pulse == pulse else "",
+                f"BP {systolic:.0f}/{diastolic:.0f}" if systolic == systolic and diastolic == diastolic else "",
+                f"RR {breath:.0f}" if breath == breath else "",
+                f"O2 {oxygen:.0f}% RA" if oxygen == oxygen and oxygen >= 92 else "",
+            ]
+        pain = case.measure[_PAIN]
+        if pain == pain and case.age >= 4 and (pen.author % 3 == 1 or pen.u() < 0.1):
+            parts.append(f"pain {pain:.0f}/10")
+        text = " ".join([part for part in parts if part])
+        return [(text, NONE)] if text else []
+
+    def _comments(self, case: Case, pen: _Pen, names: list[Piece], mentions: list[Piece]) -> list[list[Piece]]:
+        """The physician's sentences; none for a simple visit of one who writes little."""
+        u, child = pen.u, case.age < MAY_BE
+        exam, course = case.on[4:6]
+        if not names and not mentions and (not (exam or course) or case.talk[1] < 0.35):
+            return []
+        shown = [(pen.phrase(j), j) for j in self._main(case)[:2]]
+        sentences = [pen.opening("md_openers", _list(shown) or [("as above", NONE)])]
+        found = [(pen.phrase(j), j) for j in exam]
+        if pen.author % 5 == 2 and case.talk[1] > 0.7:  # a template, with what was found after what is always there
+            normal = (self.child_normals if child else self.normals)[pen.author % (2 if child else 3)]
+            here = {kind for kind, keys in self.blanked.items() if keys & self._all(case)}
+            blank = [(text, NONE) for text in normal[: 2 + int(u() * 4)] if self.blanks.get(text) not in here]
+            sentences.append([(pen.habit("exams"), NONE), *_list([*blank, *found])])
+        elif found:
+            sentences.append([(pen.habit("exams"), NONE), *_list(found)])
+        done = [(pen.phrase(j), j) for j in course]
+        if done:
+            cut = 1 + int(u() * 4)
+            sentences += [[(pen.habit("courses"), NONE), *_list(done[:cut])], _list(done[cut:])]
+        for piece in names:
+            sentences.append([(pen.habit("impressions"), NONE), piece])
+        copied = [piece for piece in mentions if (piece[1] - MENTION) % 10 == KINDS.index("copied")]
+        if copied:
+            sentences.append([(pen.habit("problems"), NONE), *_list(copied)])
+        sentences += [[piece] for piece in mentions if piece not in copied]
+        asides = int(case.talk[1] * 1.8 * u())
+        return sentences + self._asides(case, pen, "md_child_asides" if child else "md_asides", asides)
+
+    def _all(self, case: Case) -> set[int]:
+        return {j for k, part in enumerate(case.on) if k not in (1, 6, 7) for j in part}
+
+    def _main(self, case: Case) -> list[int]:
+        matters = self.weight[case.primary].__getitem__
+        keys = [self.key[r] for r in case.reasons]
+        return sorted(case.on[0], key=lambda j: (j in keys[:1], matters(j)), reverse=True)
+
+    def _finish(self, sentences: list[list[Piece]], pen: _Pen) -> list[Piece]:
         """Sentences put together by the author's habits, with now and then a slip of the finger."""
         end = (". ", ". ", "; ", ".\n", ". ")[pen.author % 5]
-        text = end.join([sentence for sentence in dict.fromkeys(sentences) if sentence])
-        if pen.u() < 0.12:
-            text = _slip(text, pen.u())
+        pieces: list[Piece] = []
+        seen = set()
+        for sentence in sentences:
+            key = sentence[0][0] if len(sentence) == 1 else ""
+            if not sentence or key in seen:
+                continue
+            seen.add(key or None)
+            if pieces:
+                pieces.append((end, NONE))
+            pieces += sentence
         if pen.author % 4 == 1 and pen.u() < 0.5:
-            text = self.misspelled.sub(lambda match: self.misspellings[match[0]], text)
-        return text.upper() if pen.author % 11 == 7 else text
+            pieces = [(self.misspelled.sub(lambda m: self.misspellings[m[0]], text), tag) for text, tag in pieces]
+        if pieces and pen.u() < 0.15:
+            k = int(pen.u() * len(pieces))
+            pieces[k] = (_slip(pieces[k][0], pen.u()), pieces[k][1])
+        return [(text.upper(), tag) for text, tag in pieces] if pen.author % 11 == 7 else pieces
 
 
 class _Pen:
     """An author at work: `u` gives the next random number. People mostly repeat their own ways of saying things."""
 
-    __slots__ = ("author", "lists", "phrases", "u")
+    __slots__ = ("author", "case", "lists", "phrases", "side", "slots", "u")
 
-    def __init__(self, writer: Writer, u: Callable[[], float], author: int) -> None:
-        self.phrases, self.lists, self.u, self.author = writer.phrases, writer.lists, u, author
+    def __init__(self, writer: Writer, u: Callable[[], float], author: int, case: Case, right: int) -> None:
+        self.phrases, self.lists, self.slots, self.u = writer.phrases, writer.lists, writer.slots, u
+        self.author, self.case = author, case
+        self.side = writer.sides[author % len(writer.sides)][right]
 
     def say(self, phrase: Phrase) -> str:
         if type(phrase) is str:
-            return phrase
+            return phrase.replace("{side}", self.side) if "{side}" in phrase else phrase
         u = self.u
-        return "".join([part if type(part) is str else part[int(u() * len(part))] for part in phrase])
+        text = "".join([part if type(part) is str else part[int(u() * len(part))] for part in phrase])
+        return text.replace("{side}", self.side) if "{side}" in text else text
 
     def choose(self, ways: tuple[Phrase, ...]) -> str:
         return self.say(ways[int(self.u() * len(ways))])
 
-    def phrase(self, finding: int) -> str:
-        ways = self.phrases[finding]
+    def own(self, ways: tuple[Phrase, ...], k: int) -> str:
         r = self.u()
-        way = ways[(self.author * 7 + finding) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))]
-        return way if type(way) is str else self.say(way)
+        size = len(ways)
+        return self.say(ways[(self.author * 7 + k * 3) % size if r < OWN_WAY else int((r - OWN_WAY) * 4 * size)])
+
+    def phrase(self, finding: int) -> str:
+        return self.own(self.phrases[finding], finding)
 
     def habit(self, name: str, k: int = 0) -> str:
         ways = self.lists[name]
         r = self.u()
-        way = ways[(self.author * 5 + k * 7) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))]
-        return way if type(way) is str else self.say(way)
+        return self.say(ways[(self.author * 5 + k * 7) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))])
 
-    def opening(self, name: str, case: Case, symptoms: str) -> str:
+    def opening(self, name: str, symptoms: list[Piece]) -> list[Piece]:
+        case = self.case
         sex, s = ("male", "M") if case.male else ("female", "F")
         if case.age > 17 and self.author % 3 == 0:
             sex = "man" if case.male else "woman"
-        text = self.habit(name).replace("{age}", str(case.age)).replace("{s}", s)
-        return text.replace("{sex}", sex).replace("{sx}", symptoms)
+        elif case.age < MAY_BE and self.author % 3 == 0:
+            sex = "boy" if case.male else "girl"
+        text = self.habit(name)
+        if case.age < 2:
+            months = f"{2 + (case.nurse * 7 + case.doctor * 3) % 9 + 12 * case.age}mo"
+            text = text.replace("{age} yo", "{age}").replace("{age}y/o", "{age}").replace("{age}y ", "{age} ")
+            text = text.replace("{age}{s}", "{age} {s}").replace("{age}", months)
+        elif name.startswith("parent"):
+            text = text.replace("{age} old", "{age}").replace("{age}", f"{case.age}yo")
+        else:
+            text = text.replace("{age}", str(case.age))
+        for slot, values in (("{since}", "since"), ("{for}", "for")):
+            if slot in text:
+                text = text.replace(slot, self.slots[values][int(self.u() * len(self.slots[values]))])
+        if "{when}" in text:
+            text = text.replace("{when}", self.habit("whens"))
+        if "{parent}" in text:
+            text = text.replace("{parent}", self.habit("parents"))
+        before, _, after = text.replace("{s}", s).replace("{sex}", sex).partition("{sx}")
+        return (
+            [piece for piece in [(before, NONE), *symptoms, (after, NONE)] if piece[0]]
+            if "{sx}" in text
+            else [(before, NONE)]
+        )
 
 
 def words(department: Department, case: Case) -> Written:
     """The visit as a list: one word for each finding and each anchor, a line each so that no two are neighbours."""
-    texts = [[department.keys[j] for j in case.on[k]] for k in range(6)]
-    negatives = ["-" + key for key in texts[SECTIONS.index("negative")]]
-    plain = [department.profiles[department.conditions[i]]["anchor"]["plain"] for i, _ in case.anchors]
+    texts = [[(department.keys[j], j) for j in case.on[k]] for k in range(6)]
+    negatives = [("-" + key, j) for key, j in texts[SECTIONS.index("negative")]]
+    plain = [(department.profiles[department.conditions[i]]["anchor"]["plain"], NAMED + i) for i in case.named]
     symptom, _, story, history, exam, course = texts
-    return Written("", "\n".join([*plain, *symptom, *negatives, *story, *history]), "\n".join([*exam, *course]), [], [])
+    triage, md = _list([*plain, *symptom, *negatives, *story, *history], "\n"), _list([*exam, *course], "\n")
+    pieces: dict[str, list[Piece]] = {"chief_complaint": [], "triage_note": triage, "md_comments": md}
+    return Written("", "".join([t for t, _ in triage]), "".join([t for t, _ in md]), pieces)
 
 
-def _compile(texts: Sequence[str], slots: dict[str, tuple[str, ...]]) -> tuple[Phrase, ...]:
-    """Texts with {slots} cut into literals and choices; slots that are filled later stay as they are."""
-    return tuple(_cut(text, slots) for text in texts)
+def _list(pieces: Sequence[Piece], comma: str = ", ") -> list[Piece]:
+    """Pieces with commas between them, none twice."""
+    result: list[Piece] = []
+    seen = set()
+    for text, tag in pieces:
+        if text in seen or not text:
+            continue
+        seen.add(text)
+        if result and not text.startswith(","):
+            result.append((comma, NONE))
+        result.append((text, tag))
+    return result
 
 
 def _cut(text: str, slots: dict[str, tuple[str, ...]]) -> Phrase:
+    """A text with {slots} cut into literals and choices; slots that are filled later stay as they are."""
     parts = _SLOT.split(text)
-    if not any(name in slots for name in parts[1::2]):
+    if not any(name in slots and name not in _LATER for name in parts[1::2]):
         return text
     return tuple(
         part if k % 2 == 0 else "{" + part + "}" if part in _LATER else slots[part] for k, part in enumerate(parts)

@@ -1,4 +1,4 @@
-"""Who comes, when, and with what: conditions, reasons, illnesses, age and sex of a block of visits."""
+"""Who comes, when, and with what: age, sex, conditions together, what the visit is for, illnesses brought along."""
 
 from __future__ import annotations
 
@@ -10,27 +10,36 @@ from numpy.typing import NDArray
 
 from whatelse.simulate.content import AGES, Department
 from whatelse.simulate.departures import Departures
+from whatelse.simulate.rates import BANDS, FINE, condition_states, probit
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-START = datetime(2008, 1, 1)
-SECONDS_APART = 573  # 55,000 visits a year
-YEAR = 365.25 * 24 * 3600
-TWO_REASONS = 0.12  # share of visits for one of the 23 that have a reason beside it
+START = datetime(2016, 1, 1)
+A_DAY = 128  # visits
+DAY = 24 * 3600
+YEAR = 365.25
+FRAIL = 0.25  # share of the variance of chronic illness that a patient's illnesses have in common
 
 
 @dataclass(frozen=True, eq=False)
 class Patients:
-    """A block of N visits: `on` (N, m + r + i) which causes are present, `primary` (N,) the one the visit is for,
-    `seconds` since START, `age` (N,) and `male` (N,)."""
+    """A block of N visits in the order in which they come.
+
+    on       (N, m + r + i) which causes are present: conditions, outside reasons, illnesses
+    primary  (N,) the cause the visit is for, below m + r;  lead (N,) the condition that brought it about, or -1
+    seconds  since START;  age (N,), male (N,);  fine, band (N,) the bands of the age
+    """
 
     on: Bools
     primary: Ints
+    lead: Ints
     seconds: Floats
     age: Floats
     male: Bools
+    fine: Ints
+    band: Ints
 
     def take(self, rows: Ints) -> Patients:
         """Some of the visits."""
@@ -40,78 +49,122 @@ class Patients:
 def draw_patients(
     department: Department, departures: Departures, first: int, size: int, rng: np.random.Generator
 ) -> Patients:
-    """The visits numbered first .. first + size - 1. O(size (m + r + i))."""
-    m, r = len(department.conditions), len(department.reasons)
-    seconds = (first + np.arange(size) + rng.random(size)) * SECONDS_APART
-    conditions = _conditions(department, departures, seconds / YEAR, rng)
-    acute = conditions & department.acute
-    has_acute = acute.any(axis=1)
+    """The visits numbered first .. first + size - 1; size a multiple of A_DAY. O(size (m + r + i))."""
+    rates, m, r = department.rates, len(department.conditions), len(department.reasons)
+    days = (first + np.arange(size)) // A_DAY
+    who = np.searchsorted(rates.people, rng.random(size))
+    age, male = rates.age[who], rates.male[who]
+    fine, band = np.searchsorted(FINE, age, "right") - 1, np.searchsorted(BANDS, age, "right") - 1
+    season = _season(department, departures, float(days[0]))
+    conditions = _conditions(department, departures, fine, male, age, season[:m], rng)
 
     on = np.zeros((size, len(department.profiles)), dtype=bool)
     on[:, :m] = conditions
-    reason = np.searchsorted(np.cumsum(department.reason_weight) / department.reason_weight.sum(), rng.random(size))
-    one_sex = np.array([department.profiles[f"reason {name}"]["male"] in (0, 1) for name in department.reasons])
-    beside = (rng.random(size) < TWO_REASONS) & ~one_sex[reason]
+    primary, lead = _primary(department, conditions, fine, band, male, season[m:], rng)
+    rows = np.arange(size)
+    beside = rng.random((size, r)) < rates.beside[primary, band] * rates.allowed[fine, male.astype(int)]
+    ill = _illnesses(department, primary, band, age, male, rng)
     if departures.outside:
-        on[np.arange(size), m + reason] = ~has_acute | beside
-    which = np.where(acute, rng.random((size, m)), -1.0).argmax(axis=1)
-    primary = np.where(has_acute, which, m + reason)
-    age, male = _people(department, conditions, primary, rng)
-    chance = rng.random((size, len(department.illnesses)))
-    if departures.outside:
-        prevalence = np.stack([np.interp(age, AGES, at) for at in department.illness_at], axis=1)
-        on[:, m + r :] = chance < prevalence
-    return Patients(on, primary, seconds, age, male)
+        on[:, m : m + r] = beside
+        outside = primary >= m
+        on[rows[outside], primary[outside]] = True
+        on[:, m + r :] = ill
+    hour = np.array([np.searchsorted(rates.hour[c], u) for c, u in zip(primary, rng.random(size), strict=True)])
+    seconds = days * DAY + (np.minimum(hour, 23) + rng.random(size)) * 3600
+    order = np.argsort(seconds, kind="stable")
+    every = Patients(on, primary, lead, seconds, age.astype(float), male, fine, band)
+    return every.take(order)
 
 
-def _conditions(department: Department, departures: Departures, years: Floats, rng: np.random.Generator) -> Bools:
-    """(N, m): each condition by itself, or brought on by one before it, so that its share stays near its prior.
+def _season(department: Department, departures: Departures, day: float) -> Floats:
+    """(m + r,) how much commoner than usual each cause is on that day: the survey's months, and trends."""
+    where = day % YEAR / YEAR * 12 - 0.5
+    low, part = int(np.floor(where)), where - np.floor(where)
+    month = department.rates.month
+    factor = (1 - part) * month[:, low % 12] + part * month[:, (low + 1) % 12]
+    factor = 1 + departures.drift * (factor - 1)
+    years = min(day / YEAR, 5.0)
+    for i, name in enumerate(department.conditions):
+        factor[i] *= 1 + departures.drift * department.profiles[name].get("trend", 0.0) * years
+    return np.asarray(factor)
 
-    P(Y_i = 0 | earlier) = (1 - own_i) prod_k (1 - w_ki)^{y_k},   own_i = 1 - (1 - prior_i) / prod_k (1 - prior_k w_ki)
-    """
-    m, prior = len(department.conditions), department.prior
-    position = {name: i for i, name in enumerate(department.conditions)}
-    u = rng.random((years.size, m))
-    on = np.zeros((years.size, m), dtype=bool)
-    busy = np.zeros(years.size, dtype=bool)  # has an acute condition already
-    idle = 1.0  # P(not busy), were the conditions independent
-    for i in department.order:
-        profile = department.profiles[department.conditions[i]]
-        causes = {position[k]: w * departures.correlation for k, w in profile.get("causes", {}).items()}
-        own = 1 - (1 - prior[i]) / np.prod([1 - prior[k] * w for k, w in causes.items()])
-        p = np.full(years.size, max(own, 0.2 * prior[i]))
-        month, height = profile.get("season", (1, 0.0))
-        season = height * np.cos(2 * np.pi * (years - (month - 0.5) / 12))
-        p *= 1 + departures.drift * (season + profile.get("trend", 0.0) * np.minimum(years, 5.0))
-        if department.acute[i]:
-            p *= np.where(busy, 1 - departures.competition, 1.0) / (1 - departures.competition * (1 - idle))
-        quiet = 1 - p
-        for k, w in causes.items():
-            quiet *= np.where(on[:, k], 1 - w, 1.0)
-        on[:, i] = u[:, i] < 1 - quiet
-        if department.acute[i]:
-            busy |= on[:, i]
-            idle *= 1 - prior[i]
+
+def _conditions(
+    department: Department,
+    departures: Departures,
+    fine: Ints,
+    male: Bools,
+    age: Ints,
+    season: Floats,
+    rng: np.random.Generator,
+) -> Bools:
+    """(N, m). Sets of conditions as the survey has them at the age and sex; or each by itself with its prior, which is
+    what the model asks for, where neither company nor age matters."""
+    m, size = len(department.conditions), fine.size
+    u = rng.random((size, m))
+    if departures.correlation == 0 and departures.competition == 0 and not departures.demographics:
+        return u < department.prior * season
+    states = condition_states(m)
+    p = department.rates.states(departures.correlation, departures.competition)
+    p = p * np.exp(states @ np.log(season))
+    up = np.cumsum(p, axis=1)
+    cell = fine * 2 + male
+    state = np.zeros(size, dtype=np.intp)
+    for c in np.unique(cell):
+        rows = np.flatnonzero(cell == c)
+        state[rows] = np.searchsorted(up[c], u[rows, 0] * up[c, -1])
+    least = np.array([department.profiles[name].get("from", 0) for name in department.conditions])
+    return np.asarray(states[state] & (age[:, None] >= least))
+
+
+def _primary(
+    department: Department,
+    conditions: Bools,
+    fine: Ints,
+    band: Ints,
+    male: Bools,
+    season: Floats,
+    rng: np.random.Generator,
+) -> tuple[Ints, Ints]:
+    """What each visit is for. With conditions: the one most often what a visit is for, or what it brought about (a fall
+    a fracture); without: an outside reason of the age and sex."""
+    rates, m = department.rates, len(department.conditions)
+    size, sex = fine.size, male.astype(int)
+    u, v, w = rng.random((size, m)), rng.random(size), rng.random(size)
+    weight = np.where(conditions, (rates.own[:, band].T + 0.02) / -np.log(u), -1.0)  # an exponential race
+    lead = np.where(conditions.any(axis=1), weight.argmax(axis=1), -1)
+    primary = np.empty(size, dtype=np.int64)
+    by_season = np.diff(rates.alone, axis=-1, prepend=0.0) * season
+    up = np.cumsum(by_season, axis=-1)
+    for k in range(size):
+        i = lead[k]
+        if i < 0:
+            table = up[fine[k], sex[k]]
+        elif v[k] < rates.own[i, band[k]]:
+            primary[k] = i
+            continue
+        else:
+            table = rates.lead[i, band[k], sex[k]]
+        primary[k] = m + np.searchsorted(table, w[k] * table[-1])
+    return np.minimum(primary, len(rates.causes) - 1), lead
+
+
+def _illnesses(
+    department: Department, primary: Ints, band: Ints, age: Ints, male: Bools, rng: np.random.Generator
+) -> Bools:
+    """(N, i): by the survey's chronic conditions where it has them, else by prevalence at the age. Some have many."""
+    rates, size = department.rates, primary.size
+    flags = {name: k for k, name in enumerate(rates.flags)}
+    frail, own = rng.standard_normal(size), rng.standard_normal((size, len(department.illnesses)))
+    on = np.zeros((size, len(department.illnesses)), dtype=bool)
+    for k, name in enumerate(department.illnesses):
+        profile = department.profiles[f"illness {name}"]
+        if "flag" in profile:
+            p = rates.flag[primary, band, flags[profile["flag"]]]
+        else:
+            p = np.interp(age, AGES, profile["at"])
+        fits = (age >= profile["from"]) & (age <= profile.get("to", 120))
+        if "sex" in profile:
+            fits &= male == (profile["sex"] == "M")
+        on[:, k] = fits & (np.sqrt(FRAIL) * frail + np.sqrt(1 - FRAIL) * own[:, k] < probit(p))
     return on
-
-
-def _people(department: Department, conditions: Bools, primary: Ints, rng: np.random.Generator) -> tuple[Floats, Bools]:
-    """Age and sex as they fit: those of a history condition where there is one, else of what the visit is for."""
-    size = primary.size
-    names = list(department.profiles)
-    source = primary.copy()
-    share = np.array([department.profiles[name].get("male", 0.5) for name in names])
-    one_sex = ((share == 0) | (share == 1))[primary]
-    for i in np.flatnonzero(~department.acute):
-        source[conditions[:, i] & ~one_sex] = i
-    u, spread, v = rng.random(size), rng.standard_normal(size), rng.random(size)
-    age = np.empty(size)
-    male = np.empty(size, dtype=bool)
-    for cause in np.unique(source):
-        rows = np.flatnonzero(source == cause)
-        profile = department.profiles[names[cause]]
-        weight, mean, sd = np.array(profile["age"], dtype=float).T
-        part = np.minimum(np.searchsorted(np.cumsum(weight), u[rows]), weight.size - 1)
-        age[rows] = mean[part] + sd[part] * spread[rows]
-        male[rows] = v[rows] < profile["male"]
-    return np.clip(np.round(age), 1, 98), male

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.limits import read_yaml
 from whatelse.sources.columns import FIELDS, ColumnMap, column_map, near
 
 OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "labels", "codings")
@@ -27,8 +28,9 @@ TABS = {"tab": "\t", "\\t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables; options: by name.
+    """source: its name in the registry; columns: the column map of a table; labels: a folder of label tables.
 
+    options: what else the source takes, by name
     given: the content it was made of, as JSON values, which `describe` makes into an equal description.
     """
 
@@ -104,7 +106,7 @@ def _content(given: str | Path | Mapping[str, Any] | None) -> tuple[dict[str, An
         return dict(given), None
     file = Path(given)
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = read_yaml(file)
     except FileNotFoundError:
         raise InputError("no such column map", file=file) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -13,6 +13,7 @@ from whatelse.sources.report import BadValue
 from whatelse.visits import OLDEST, Sex
 
 NO_AGE = "age is not a number of years; list cells that mean unknown under 'missing' in the column map"
+LONGEST_ID = 1_000
 SEXES: dict[str, Sex | None] = {
     **dict.fromkeys(("f", "female", "w", "weiblich", "femme", "femenino", "woman"), "F"),
     **dict.fromkeys(("m", "male", "männlich", "homme", "masculino", "man"), "M"),
@@ -28,6 +29,8 @@ def parse_id(cell: Any) -> str:
     text = str(cell).strip()
     if not text:
         raise BadValue("id is missing")
+    if "\0" in text or len(text) > LONGEST_ID:
+        raise BadValue(f"id holds a NUL character or more than {LONGEST_ID} characters; no database keeps it")
     return text
 
 

@@ -88,5 +88,7 @@ def find_source(how: Description) -> Source:
     extra += how.options
     if wrong := [name for name in extra if name not in source.options]:
         takers = [s.name for s in SOURCES.values() if wrong[0] in s.options]
-        raise InputError(f"{wrong[0]} is for the source {' or '.join(takers) or 'none'}; the source {source.name!r} has its own")
+        raise InputError(
+            f"{wrong[0]} is for the source {' or '.join(takers) or 'none'}; the source {source.name!r} has its own"
+        )
     return source

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from whatelse.errors import InputError
+from whatelse.limits import check_growth, regular
 from whatelse.sources.columns import ColumnMap, Places, locate, need_columns, normal
 from whatelse.sources.convert import Converter
 from whatelse.sources.report import BadValue, Report
@@ -209,14 +211,37 @@ def _json_object(line: str, clean: bool) -> Mapping[str, Any]:
 
 def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tuple[int, Visit]]:
     try:
+        size = regular(path)
         with pq.ParquetFile(path, memory_map=True) as file:
             header = list(file.schema_arrow.names)
             use = [header[at] for at in positions(locate(columns, header, path))]
             if file.metadata.num_rows == 0:
                 raise InputError("has no rows", file=path)
-            yield from read_arrow(use, file.iter_batches(BATCH, columns=use), report, columns, path, stem(path))
+            check_growth(path, size, _unpacked(file.metadata))
+            texts = [name for name in use if pa.types.is_string(file.schema_arrow.field(name).type)]
+        # a long text that many rows share is in the file once, and is kept once
+        with pq.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
+            batches = _growing(path, size, file.iter_batches(BATCH, columns=use))
+            yield from read_arrow(use, batches, report, columns, path, stem(path))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from error
+
+
+def _unpacked(metadata: pq.FileMetaData) -> int:
+    """Bytes that the largest row group says it has, unpacked."""
+    return max(int(metadata.row_group(i).total_byte_size) for i in range(metadata.num_row_groups))
+
+
+def _growing(path: Path, size: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, as long as the texts of their rows are not far more than the file has bytes."""
+    grown = 0
+    for batch in batches:
+        for column in batch.columns:
+            if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):
+                lengths = pc.binary_length(column.dictionary)
+                grown += pc.sum(pc.take(lengths, column.indices)).as_py() or 0
+        check_growth(path, size, grown)
+        yield batch
 
 
 def read_arrow(
@@ -250,7 +275,8 @@ def read_arrow(
 
 def _python_values(column: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(column.type):  # a categorical column
-        column = column.dictionary_decode()
+        shared = _python_values(column.dictionary)
+        return [None if at is None else shared[at] for at in column.indices.to_pylist()]
     if pa.types.is_timestamp(column.type):  # Python's datetime stops at microseconds
         column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
     values: list[Any] = column.to_pylist()

@@ -21,6 +21,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from whatelse.errors import InputError
+from whatelse.limits import check_growth, check_line, regular
 
 BLOCK = 1 << 20
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -65,6 +66,7 @@ def damage(path: Path) -> Iterator[None]:
 
 def open_bytes(path: Path) -> IO[bytes]:
     """The file's bytes, decompressed if it starts like gzip, bzip2, xz or zstd, whatever its name."""
+    regular(path)
     with path.open("rb") as stream:
         start = stream.read(8)
     kind = next((name for magic, name in COMPRESSED.items() if start.startswith(magic)), None)
@@ -139,10 +141,14 @@ def spoiled(text: str) -> str | None:
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Blocks that end at a line's end, so that no character is cut in two."""
+    """Blocks that end at a line's end, so that no character is cut in two; InputError beyond the limits."""
     with damage(path), open_bytes(path) as stream:
         rest: list[bytes] = []
+        size, grown = regular(path), 0
         while block := stream.read(BLOCK):
+            grown += len(block)
+            check_growth(path, size, grown)
+            check_line(path, len(rest) * BLOCK)
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield b"".join((*rest, block[:cut]))

@@ -29,6 +29,7 @@ class Person:
     expires: datetime | None = None
     csrf: str | None = None  # of a session; None for a token in a header
     token: int | None = None
+    only: frozenset[str] | None = None  # keys of the visits that they may see; None for all
 
     def may(self, role: str) -> bool:
         """Whether their role is `role` or more."""

@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.limits import read_yaml
 from whatelse.text.pieces import lower, pieces, read
 
 BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP = (1 << i for i in range(7))
@@ -123,7 +124,7 @@ def _load_shipped(name: str) -> Rules:
 
 def _load_file(path: Path) -> Rules:
     try:
-        content: Any = yaml.safe_load(path.read_text("utf-8"))
+        content: Any = read_yaml(path)
     except (OSError, UnicodeDecodeError) as problem:
         shipped = " or ".join(map(repr, SHIPPED))
         raise InputError(f"cannot be read as negation rules; give {shipped} or a YAML file", file=path) from problem

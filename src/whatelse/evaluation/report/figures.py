@@ -15,12 +15,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from whatelse.evaluation.plots import COLOURS, plot_burden, plot_reliability, plot_updates
 from whatelse.evaluation.rows import METRICS, OURS, row_of
 
 INK = "#0a0b0c"  # replaced by the page's own colour
-# Okabe and Ito's colours, told apart by people who see colours differently; markers differ too
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLE = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -105,29 +103,19 @@ def _mark(axes: Axes, epoch: float, value: float) -> None:
     axes.plot(epoch, value, "o", color="#d00000", markersize=12, zorder=5)
 
 
-def reliability(curves: list[dict[str, Any]]) -> str:
-    """Observed share against predicted probability; on the diagonal, probabilities mean what they say."""
+def trust(ours: dict[str, Any], all_: list[dict[str, Any]]) -> str:
+    """Reliability on linear axes, what moves do to the other tags, and the burden of each threshold."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.2, 4.6), layout="constrained")
-        axes = figure.subplots()
-        floor = 1e-2
-        axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.8, alpha=0.5)
-        for k, curve in enumerate(curves):
-            points = [
-                (p, o) for p, o in zip(curve["predicted"], curve["observed"], strict=True) if p >= floor and o >= floor
-            ]
-            if points:
-                axes.plot(*zip(*points, strict=True), marker=MARKERS[k % len(MARKERS)], markersize=4.5, linewidth=1.2,
-                          color=COLOURS[k % len(COLOURS)], label=curve["model"])  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(floor, 1)
-        axes.set_ylim(floor, 1)
-        axes.set_xlabel("predicted probability")
-        axes.set_ylabel("share that had the condition")
-        axes.grid()
-        axes.legend(loc="upper left", fontsize=9)
-        return _svg(figure, "reliability", "Reliability of the probabilities")
+        figure = Figure(figsize=(9.6, 8.0), layout="constrained")
+        (left, right), (below, _) = figure.subplots(2, 2)
+        plot_reliability(ours, left)
+        left.set_title(f"Reliability, {ours['model']}")
+        plot_updates({found["model"]: found for found in all_}, right)
+        right.set_title("Does knowing one tag help the others?")
+        plot_burden(ours, below)
+        below.set_title(f"Burden, {ours['model']}")
+        figure.delaxes(_)
+        return _svg(figure, "trust", "How far answers come true")
 
 
 def _line(run: dict[str, Any]) -> str:

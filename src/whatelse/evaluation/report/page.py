@@ -19,7 +19,7 @@ SECTIONS = {
     "conditions": "Condition by condition",
     "terms": "Top weighted terms per tag",
     "anchors": "How noisy the anchors are",
-    "calibration": "Do probabilities mean what they say?",
+    "trust": "Do answers come true?",
     "protocol": "Data and protocol",
 }
 
@@ -36,10 +36,11 @@ def write_report(results: dict[str, Any], folder: Path, command: str = "") -> Pa
 
 def render(results: dict[str, Any], command: str = "") -> str:
     """The whole page, figures and style inside it."""
-    rows, curves = ordered(results["rows"]), ordered(results["calibration"])
+    rows, curves = ordered(results["rows"]), ordered(results["trust"])
     terms = tables.terms(results["terms"])
-    missing = {"course": not results["courses"], "terms": terms is None, "calibration": not curves}
+    missing = {"course": not results["courses"], "terms": terms is None, "trust": not curves}
     shown = [curve for curve in curves if curve["model"] in (NAIVE, FINAL, OURS, ORACLE)]
+    ours = next((found for found in shown if found["model"] == OURS), shown[-1] if shown else None)
     shelf = templates("whatelse.evaluation.report")
     shelf.filters["count_of"] = "{:,}".format
     return shelf.get_template("page.html").render(
@@ -55,12 +56,14 @@ def render(results: dict[str, Any], command: str = "") -> str:
             "by_condition": tables.by_condition(results["conditions"], rows),
             "terms": terms,
             "rates": tables.rates(results["rates"]),
-            "calibration": tables.calibration(curves),
+            "updates": tables.updates(shown),
+            "parts": tables.parts(shown),
+            "burden": tables.burden(ours) if ours else None,
         },
         figures={
             "scores": html(figures.scores(rows)),
             "course": html(figures.course(results["courses"])) if results["courses"] else None,
-            "reliability": html(figures.reliability(shown)) if curves else None,
+            "reliability": html(figures.trust(ours, shown)) if ours else None,
         },
     )
 

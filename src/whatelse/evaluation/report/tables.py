@@ -133,13 +133,52 @@ def rates(entries: dict[str, dict[str, Any]]) -> Table:
     return Table(["Anchor of", *names.values(), "P(Y | A)"], body)
 
 
-def calibration(curves: list[dict[str, Any]]) -> Table:
-    """Expected calibration error and Brier score of each model."""
+def updates(found: list[dict[str, Any]]) -> Table:
+    """What confirming and rejecting do to the other tags: log loss after over before, and expected over observed."""
+    body = []
+    for entry in found:
+        cells = [Cell(entry["model"]), Cell(f"{entry['log_loss']:.4f}")]
+        for name in ("confirmed", "likeliest rejected"):
+            move = entry["updates"][name]
+            cells += [_ratio(move["loss"], 3), _ratio(move["expected"], 2)]
+        body.append(cells)
+    head = ["Model", "Log loss", "Confirmed: after / before", "expected / observed"]
+    return Table([*head, "Rejected: after / before", "expected / observed"], body)
+
+
+def parts(found: list[dict[str, Any]]) -> Table:
+    """Expected over observed number of conditions: of all visits, short and long records, the worst conditions."""
+    body = []
+    for entry in found:
+        known = [c for c in entry["by_condition"] if c["value"] is not None and c["observed"] >= 10]
+        worst = [min(known, key=lambda c: c["value"]), max(known, key=lambda c: c["value"])] if known else []
+        lengths = [_ratio(entry["by_length"][name], 2) for name in ("shortest tenth", "longest tenth")]
+        named = [Cell(f"{c['value']:.2f}", nice(c["condition"])) for c in worst] or [NOTHING, NOTHING]
+        body.append([Cell(entry["model"]), _ratio(entry["expected"], 2), *lengths, *named])
+    return Table(["Model", "All visits", "Shortest tenth", "Longest tenth", "Lowest condition", "Highest"], body)
+
+
+def burden(entry: dict[str, Any]) -> Table:
+    """What each threshold costs and brings."""
     body = [
-        [Cell(c["model"]), Cell(f"{c['ece']:.4f}"), Cell(f"{c['brier']:.4f}"), Cell(f"{c['certified']:.1%}")]
-        for c in ordered(curves)
+        [
+            Cell(f"{line['threshold']:g}"),
+            Cell(f"{line['per_100_visits']:.1f}"),
+            *(
+                NOTHING if line[key] is None else Cell(f"{line[key]:.0%}")
+                for key in ("true", "reached", "reached_unnamed")
+            ),
+        ]
+        for line in entry["burden"]
     ]
-    return Table(["Model", "Calibration error", "Brier score", "Certified to 0.01"], body)
+    head = ["Threshold", "Suggestions per 100 visits", "of them true", "True tags reached"]
+    return Table([*head, "… not named in the record"], body)
+
+
+def _ratio(ratio: dict[str, Any], digits: int) -> Cell:
+    if ratio["value"] is None:
+        return NOTHING
+    return Cell(f"{ratio['value']:.{digits}f}", f"{ratio['low']:.{digits}f}–{ratio['high']:.{digits}f}")
 
 
 def nice(name: str) -> str:

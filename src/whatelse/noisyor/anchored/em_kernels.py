@@ -27,7 +27,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from whatelse.noisyor.likelihood import Ints
-from whatelse.noisyor.mle import damped_step, loss, loss_derivatives
+from whatelse.noisyor.mle import newton_steps
 from whatelse.noisyor.params import Bools, Floats
 
 Int32s = NDArray[np.int32]
@@ -262,42 +262,7 @@ def climb(
     theta, price and frozen are (n, m + 1), present (n, S); leak_floor is the least theta of a leak. No step raises the
     loss: where none lowers it, a finding is done.
     """
-    n, d = theta.shape
-    for j in prange(n):
-        x, showing, own_mass = theta[j], np.flatnonzero(present[j] > 0.0), mass + price[j]
-        free = np.zeros(d, np.bool_)
-        for s in showing:
-            for t in range(indptr[s], indptr[s + 1]):
-                free[indices[t]] = True
-        for i in range(d):
-            floor = leak_floor if i == d - 1 else 0.0
-            if frozen[j, i]:
-                free[i] = False
-            else:  # if on in no state that shows the finding, the likelihood only falls with theta_i
-                x[i] = max(x[i], floor) if free[i] else floor
-        value = loss(indptr, indices, own_mass, present[j], showing, x)
-        gradient, hessian, trial = np.empty(d), np.empty((d, d)), np.empty(d)
-        moving, damping = np.empty(d, np.int64), 1e-6
-        for _ in range(steps):
-            loss_derivatives(indptr, indices, own_mass, present[j], showing, x, gradient, hessian)
-            count = 0
-            for i in range(d):  # entries at their floor that want to go lower stay there
-                trial[i] = x[i]
-                if free[i] and (gradient[i] < 0.0 or x[i] > (leak_floor if i == d - 1 else 0.0)):
-                    moving[count] = i
-                    count += 1
-            better = False
-            while count > 0 and not better and damping < 1e12:
-                step = damped_step(hessian, own_mass, gradient, moving, count, damping)
-                promised = 0.0
-                for a in range(count):
-                    i = moving[a]
-                    trial[i] = max(x[i] - step[a], leak_floor if i == d - 1 else 0.0)
-                    promised += gradient[i] * (x[i] - trial[i])
-                new = loss(indptr, indices, own_mass, present[j], showing, trial)
-                better = value - new >= 1e-4 * promised and new < value
-                damping *= 0.1 if better else 10.0
-            if not better:
-                break
-            x[:] = trial
-            value = new
+    for j in prange(theta.shape[0]):
+        newton_steps(
+            indptr, indices, mass + price[j], present[j], frozen[j], leak_floor, 0.0, steps, 0.0, False, theta[j]
+        )

@@ -24,8 +24,9 @@ SMALL = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """model, its anchors' columns (m,), and the noisy-or's part of `alone`: ratio (m, n) and absent (m,), weight one.
+    """model, its anchors' columns (m,), and the noisy-or's part of `alone`, with weight one.
 
+    ratio     (m, n) what finding j says for i when it is present rather than absent;  log_fail (m, n) when it is absent
     ordinary  (n,) bool: findings that are not anchors;  kappa: how much they count in the model (the same for all)
     """
 
@@ -38,6 +39,7 @@ class Alone:
 
     @classmethod
     def of(cls, model: JointModel, anchor_columns: Any) -> Alone:
+        """With logarithms kept finite."""
         noisyor = model.noisyor
         fail, leak = np.clip(noisyor.fail, SMALL, 1.0), np.clip(noisyor.leak, SMALL, 1 - SMALL)
         ratio = np.log1p(-(1 - leak) * fail) - np.log(leak) - np.log(fail)
@@ -72,4 +74,5 @@ class Alone:
         own = noisyor_gains(self.model.noisyor, Pairs(visit, condition, others, x[visit]), self.columns)
         out[visit, condition] = own[np.arange(visit.size), condition]
         alone = np.asarray(x @ np.where(self.ordinary, self.ratio, 0.0).T) + self.log_fail[:, self.ordinary].sum(1)
-        return np.minimum(out - alone, 0.0)
+        taken: Floats = np.minimum(out - alone, 0.0)
+        return taken

@@ -121,11 +121,9 @@ def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> Joi
     before, after = noisyor.weight * alone.ratio, weight * alone.ratio
     total = scale * (old.weight + before) + taught.weight  # (m, n) slope of the field by each finding
     slope = total - after  # of which the noisy-or brings `after`
-    at_centre = (
-        taught.bias
-        + taught.scale * (alone.prior + old.weight @ (centre - old.centre) + before @ centre + (noisyor.weight * alone.log_fail).sum(1))
-        + taught.weight @ centre
-    )  # fmt: skip
+    said = (noisyor.weight * alone.log_fail).sum(1)
+    at_centre = alone.prior + old.weight @ (centre - old.centre) + before @ centre + said
+    at_centre = taught.bias + taught.scale * at_centre + taught.weight @ centre
     bias = at_centre - after @ centre - (weight * alone.log_fail).sum(1)
     prior = np.clip(expit(bias + shape.shift), 1e-9, 1 - 1e-9)
     coupling = (taught.coupling + taught.coupling.T) / 2

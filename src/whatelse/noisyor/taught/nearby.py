@@ -13,9 +13,11 @@ itself (`posterior.py`) leaves nothing out.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +33,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What a model expects of V visits: log_sum (V,) of exp F over states, singles (V, m), pairs (m, m) and G, summed."""
+    """Of V visits: log_sum (V,) over states of exp F, singles (V, m), and pairs (m, m) and G summed over visits."""
 
     log_sum: Floats
     singles: Floats
@@ -51,9 +53,7 @@ class Nearby:
     m: int
 
     @classmethod
-    def of(
-        cls, x: sp.csr_matrix, noisyor: NoisyOr, heard: Bools, likely: Floats, sure: Bools | None = None
-    ) -> Nearby:
+    def of(cls, x: sp.csr_matrix, noisyor: NoisyOr, heard: Bools, likely: Floats, sure: Bools | None = None) -> Nearby:
         """Of visits x (V, n), by how likely (V, m) conditions are; those that are sure (V, m) come first.
 
         heard  (n,) bool: the findings that count, with weight one. O(V S present findings).
@@ -111,8 +111,9 @@ def subsets(deep: int) -> Ints:
     )
 
 
-def _in_parts(count, work):  # type: ignore[no-untyped-def]
-    cuts = np.linspace(0, count, PARTS + 1).astype(np.int64)
+def _in_parts(count: int, work: Callable[[int, int], Any]) -> list[Any]:
+    """What `work` makes of visits first … end - 1, for PARTS cuts of the visits, in order."""
+    cuts = np.linspace(0, count, PARTS + 1).astype(int).tolist()
     with ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool:
         return list(pool.map(lambda k: work(cuts[k], cuts[k + 1]), range(PARTS)))
 
@@ -166,6 +167,7 @@ def _shared(first, end, indptr, indices, heard, fail, leak, order, masks, out): 
 
 @njit(cache=True, nogil=True)
 def _expected(first, end, fields, J, kappa, shared, order, masks, log_sum, singles):  # type: ignore[no-untyped-def]
+    """Log sums and singles of visits first … end - 1 into their rows; returns their pairs (upper triangle) and G."""
     m, deep = fields.shape[1], order.shape[1]
     pairs, g_total = np.zeros((m, m)), 0.0
     S = shared.shape[1]

@@ -1,6 +1,6 @@
-"""What labels teach on top of anchors: a pseudo-likelihood, concave, with strengths of its priors found from the labels.
+"""What labels teach on top of anchors: a pseudo-likelihood, with strengths of its priors found from the labels.
 
-Of a labelled visit, each condition whose label is known is predicted from the findings and from the visit's other conditions:
+Of a labelled visit, each condition whose label is known is predicted from the findings and from the other conditions:
 
     log odds of Y_i = b_i + (c + c_i) a_i(x) + w_i . x + sum_k y_k (s J0_ik + l + D_ik) + kappa r_i(x, y)
 
@@ -8,17 +8,20 @@ a_i(x)   log odds of the condition alone, as anchors taught them;  J0 the coupli
 r_i(x,y) what the other conditions on take away from what the findings say for i (explaining away), of the noisy-or
 Labels that are not known (NaN) are not predicted; as other conditions they count with their probability `belief`.
 
-c, s, l and kappa are free: four numbers, which a hundred labels can tell. b, c_i, D and w have Gaussian priors around
-zero, one precision for each of the four kinds, which is found from the labels themselves (MacKay's fixed point of the
-marginal likelihood: precision = well-determined parameters / sum of their squares). So few labels move little and many
-labels say what anchors cannot. Every pass over visits is a sum over blocks of them.
+c, s, l and kappa are four numbers, which a hundred labels can tell. b, c_i and D have Gaussian priors around zero, one
+precision for each kind; w, the correction of what each finding says, a t distribution with one degree of freedom: most
+corrections are next to nothing, and a few ("h/a" for headache) are large. The precisions are found from the labels
+themselves (MacKay's fixed point of the marginal likelihood: precision = well-determined parameters / sum of their
+squares), and the t distribution by giving each weight the precision that goes with its size, a few times over. Given
+the precisions the problem is concave. So few labels move little and many labels say what anchors cannot. Every pass
+over visits is a sum over blocks of them.
 """
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +34,8 @@ from whatelse.noisyor.params import Floats
 
 PARTS = 8
 MAX_STEPS = 100
-ROUNDS = 5  # of finding the precisions
+ROUNDS, ROUND_STEPS = 4, 20  # of finding the precisions, and steps of each
+TAIL = 1.0  # degrees of freedom of the t distribution that corrections of findings have
 HEAD = (10.0, 10.0, 40.0, 20.0)  # precisions of c, s, l and kappa
 KINDS = ("bias", "scale", "coupling", "weight")
 START = {"bias": 4.0, "scale": 50.0, "coupling": 20.0, "weight": 50.0}
@@ -51,6 +55,7 @@ class Lesson:
     weight: Floats
 
     def rows(self, which: Any) -> Lesson:
+        """Some of the visits."""
         return Lesson(*(getattr(self, name)[which] for name in ("x", "y", "alone", "taken", "belief", "weight")))
 
 
@@ -64,7 +69,6 @@ class Taught:
     kappa: float
     weight: Floats
     precision: dict[str, float]
-    flat: Floats
 
     def fields(self, x: sp.csr_matrix, alone: Floats) -> Floats:
         """(V, m) log odds when no other condition is on."""
@@ -73,13 +77,15 @@ class Taught:
 
 
 class _Problem:
+    """Loss and gradient as functions of one flat vector: c, s, l, kappa | b | c_i | D (upper triangle) | w (n, m)."""
+
     def __init__(self, lesson: Lesson, coupling: Floats) -> None:
         self.lesson, self.J0 = lesson, coupling
         L, m = lesson.y.shape
         n = lesson.x.shape[1]
         self.m, self.n = m, n
         self.upper = np.triu_indices(m, 1)
-        sizes = [4, m, m, len(self.upper[0]), n * m]  # c s l kappa | b | c_i | D | w
+        sizes = [4, m, m, len(self.upper[0]), n * m]
         self.cut = np.cumsum([0, *sizes])
         self.parts = np.linspace(0, L, PARTS + 1).astype(np.int64)
         self.indptr, self.indices = lesson.x.indptr.astype(np.int64), lesson.x.indices.astype(np.int64)
@@ -120,42 +126,48 @@ def teach(
     *,
     precision: dict[str, float] | None = None,
     steps: int = MAX_STEPS,
-    start: Floats | None = None,
 ) -> Taught:
-    """Fit to the labels; the precisions are found unless given. coupling (m, m) is J0, kappa where to start."""
+    """Fit to the labels. coupling (m, m) is J0, kappa where to start.
+
+    precision  of each kind; None: found from the labels, in ROUNDS of fitting and counting what is well determined
+    steps      of the last fit, at most
+    """
     problem = _Problem(lesson, coupling)
     total = max(float(lesson.weight.mean(1).sum()), 1.0)
-    free = precision is None
-    lam = dict(START if precision is None else precision)
-    flat = np.zeros(problem.cut[-1]) if start is None else start.copy()
-    if start is None:
-        flat[:4] = 1.0, 1.0, 0.0, kappa
-    slices = dict(zip(KINDS, (slice(a, b) for a, b in zip(problem.cut[1:-1], problem.cut[2:], strict=True)), strict=True))
+    found = dict(START if precision is None else precision)
+    centre = np.zeros(problem.cut[-1])
+    centre[:4] = 1.0, 1.0, 0.0, kappa
+    parts = {kind: slice(problem.cut[k + 1], problem.cut[k + 2]) for k, kind in enumerate(KINDS)}
+    penalty = np.concatenate([HEAD, *(np.full(part.stop - part.start, found[kind]) for kind, part in parts.items())])
+    flat = centre
     with ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool, threadpool_limits(1, "blas"):
-        for k in range(ROUNDS if free else 1):
-            penalty = np.zeros(flat.size)
-            penalty[:4] = HEAD
-            centre = np.zeros(flat.size)
-            centre[:4] = 1.0, 1.0, 0.0, kappa
-            for kind, part in slices.items():
-                penalty[part] = lam[kind]
 
+        def fitted(start: Floats, most: int) -> Floats:
             def objective(v: Floats) -> tuple[float, Floats]:
                 loss, gradient, _ = problem.value(v, pool)
-                away = v - centre  # noqa: B023
-                return (loss + 0.5 * float(penalty @ away**2)) / total, (gradient + penalty * away) / total  # noqa: B023
+                away = v - centre
+                return (loss + 0.5 * float(penalty @ away**2)) / total, (gradient + penalty * away) / total
 
-            last = k == ROUNDS - 1 or not free
-            flat = minimize(
-                objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": steps if last else 20, "maxcor": 15, "gtol": 1e-6, "ftol": 1e-8}
-            ).x  # fmt: skip
-            if free and not last:
-                _, _, curvature = problem.value(flat, pool, True)
-                for kind, h in zip(KINDS, curvature, strict=True):
-                    known = float((h / (h + lam[kind])).sum())
-                    lam[kind] = float(np.clip((known + 0.5) / ((flat[slices[kind]] ** 2).sum() + 0.5 / START[kind]), *RANGE[kind]))
+            options = {"maxiter": most, "maxcor": 15, "gtol": 1e-6, "ftol": 1e-8}
+            out: Floats = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
+            return out
+
+        for _ in range(ROUNDS):
+            flat = fitted(flat, ROUND_STEPS)
+            _, _, curvature = problem.value(flat, pool, True)
+            for (kind, part), bent in zip(parts.items(), curvature, strict=True):
+                own, squares = penalty[part], flat[part] ** 2
+                if precision is None:
+                    known = float((bent / (bent + own)).sum()) + 0.5
+                    spread = float((squares * own).sum()) / found[kind] + 0.5 / START[kind]
+                    found[kind] = float(np.clip(known / spread, *RANGE[kind]))
+                if kind == "weight":
+                    penalty[part] = (TAIL + 1) / (TAIL / found[kind] + squares)
+                else:
+                    penalty[part] = found[kind]
+        flat = fitted(flat, steps)
     head, bias, scale, J, weight = problem.unpack(flat)
-    return Taught(bias, head[0] + scale, J, float(head[3]), weight.T.copy(), lam, flat)
+    return Taught(bias, head[0] + scale, J, float(head[3]), weight.T.copy(), found)
 
 
 @njit(cache=True, nogil=True)

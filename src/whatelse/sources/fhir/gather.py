@@ -82,7 +82,7 @@ def gather(
     """
     if not valid_id(patient) or (encounter is not None and not valid_id(encounter)):
         raise FhirError("the id of a patient or encounter is not one: letters, digits, '-' and '.'")
-    resources = given if given is not None else Resources()
+    resources = given if given is not None else Resources(patient=patient)
     visit = find_encounter(server, patient, encounter, resources)
     if visit is None:
         return resources, None

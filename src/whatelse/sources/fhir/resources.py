@@ -46,10 +46,11 @@ class Broken(InputError):
 
 class Resources:
     """Resources by type and id. `asked`: the types that somebody looked for, so that none means none;
-    `partial`: those of them of which only a part was seen; `broken`: resources left out, by kind."""
+    `partial`: those of them of which only a part was seen; `broken`: resources left out, by kind. With a `patient`
+    given, what is said to be of another one is left out."""
 
-    def __init__(self, asked: Iterable[str] = ()) -> None:
-        self.asked, self.partial = set(asked), set[str]()
+    def __init__(self, asked: Iterable[str] = (), patient: str | None = None) -> None:
+        self.asked, self.partial, self._patient = set(asked), set[str](), patient
         self.broken: Counter[str] = Counter()
         self._by_type: dict[str, dict[str, Resource]] = {}
 
@@ -57,6 +58,8 @@ class Resources:
         """Add one resource as JSON has it; types that are not read are passed over. Broken if `strict`, or counted."""
         try:
             checked = check(raw)
+            if self._patient is not None and checked is not None and _another(raw, self._patient):
+                raise Broken(f"{type(checked).__name__} is of another patient")
         except Broken as broken:
             if strict:
                 raise
@@ -81,6 +84,15 @@ class Resources:
         if name is None or not name.startswith(kind.__name__ + "/"):
             return None
         return cast("R | None", self._by_type.get(kind.__name__, {}).get(name.partition("/")[2]))
+
+
+def _another(raw: dict[str, Any], patient: str) -> bool:
+    subject = raw.get("subject") or raw.get("patient")
+    text = subject.get("reference") if isinstance(subject, dict) else None
+    whose = local(text) if isinstance(text, str) else None
+    if raw.get("resourceType") == "Patient":
+        whose = f"Patient/{raw.get('id')}"
+    return whose is not None and whose.startswith("Patient/") and whose != f"Patient/{patient}"
 
 
 def check(raw: Any) -> Resource | None:

@@ -1,0 +1,250 @@
+"""CardLog: the cards of each visit, what came of them, and every look that was taken, shown or not.
+
+Feedback names a card by its number alone, so cards are kept: in memory for those just shown, in the database for
+good. Rows are written by a thread of their own, many in one commit: nobody waits for the disk to see a card.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from whatelse.server.lru import Lru
+
+VISITS = 5_000  # whose cards are in memory
+BATCH = 500
+metadata = sa.MetaData()
+_card = sa.Table(
+    "cds_card",
+    metadata,
+    sa.Column("uuid", sa.String(36), primary_key=True),
+    sa.Column("visit", sa.Text, nullable=False, index=True),
+    sa.Column("condition", sa.Text, nullable=False),
+    sa.Column("suggestion", sa.String(36), nullable=False),
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("rank", sa.Integer, nullable=False),
+    sa.Column("threshold", sa.Float, nullable=False),
+    sa.Column("evidence", sa.String(64), nullable=False),  # digest of what the record said when it was made
+    sa.Column("model", sa.String(64), nullable=False),
+    sa.Column("hook", sa.String(40), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("shown", sa.Boolean, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("outcome", sa.String(12)),
+    sa.Column("reason", sa.Text),
+)
+_look = sa.Table(
+    "cds_look",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False, index=True),
+    sa.Column("visit", sa.Text, nullable=False),
+    sa.Column("hook", sa.String(40), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("shown", sa.Boolean, nullable=False),
+    sa.Column("cards", sa.Integer, nullable=False),
+    sa.Column("top", sa.JSON, nullable=False),  # the likeliest tags and their probabilities
+    sa.Column("unseen", sa.JSON, nullable=False),
+)
+_switch = sa.Table(
+    "cds_switch", metadata, sa.Column("name", sa.String(32), primary_key=True), sa.Column("value", sa.String(32))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card as it was made: for whom, about what, how likely, by which model on which evidence, and what came of
+    it."""
+
+    uuid: str
+    visit: str
+    condition: str
+    suggestion: str
+    probability: float
+    rank: int
+    threshold: float
+    evidence: str
+    model: str
+    hook: str
+    actor: str
+    shown: bool
+    at: datetime
+    outcome: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One call of a hook: what was likeliest, how many cards there were, and what of the record was not seen."""
+
+    at: datetime
+    visit: str
+    hook: str
+    actor: str
+    shown: bool
+    cards: int
+    top: list[list[Any]]
+    unseen: list[str]
+
+
+class CardLog:
+    """Cards and looks in the store's database. `close` it before the store."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        with engine.connect().execution_options(writes=True) as connection, connection.begin():
+            metadata.create_all(connection)
+        self._visits: Lru[str, tuple[Card, ...]] = Lru(VISITS)
+        self._cards: Lru[str, Card] = Lru(4 * VISITS)
+        self._queue: queue.SimpleQueue[Callable[[sa.Connection], None] | None] = queue.SimpleQueue()
+        self._mode: tuple[float, str | None] = (-10.0, None)
+        self._closed, self.failed = False, 0
+        self._writer = threading.Thread(target=self._write, name="whatelse-cards", daemon=True)
+        self._writer.start()
+
+    def close(self) -> None:
+        """Write what is waiting, and stop."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._writer.join()
+
+    # ---- cards
+
+    def of_visit(self, visit: str) -> tuple[Card, ...]:
+        """The cards of a visit, oldest first."""
+        return self._visits.made(visit, lambda: self._read(_card.c.visit == visit))
+
+    def find(self, uuid: str) -> Card | None:
+        """A card by its number."""
+        found = self._cards.get(uuid)
+        if found is None:
+            self.flush()
+            found = next(iter(self._read(_card.c.uuid == uuid)), None)
+        return found
+
+    def keep(self, cards: Sequence[Card], look: Look) -> None:
+        """Remember a look and the cards it gave; a card that is there already stays as it was."""
+        new = []
+        for card in cards:
+            known = self.of_visit(card.visit)
+            if all(card.uuid != other.uuid for other in known):
+                self._visits.put(card.visit, (*known, card))
+                self._cards.put(card.uuid, card)
+                new.append(card)
+
+        def write(connection: sa.Connection) -> None:
+            for card in new:
+                if connection.execute(sa.select(_card.c.uuid).where(_card.c.uuid == card.uuid)).first() is None:
+                    connection.execute(_card.insert().values(**_row(card)))
+            connection.execute(_look.insert().values(**_row(look)))
+
+        self._queue.put(write)
+
+    def settle(self, card: Card, outcome: str, reason: str | None) -> None:
+        """Note what came of a card."""
+        done = replace(card, outcome=outcome, reason=reason)
+        self._cards.put(card.uuid, done)
+        self._visits.put(card.visit, tuple(done if c.uuid == card.uuid else c for c in self.of_visit(card.visit)))
+        change = _card.update().where(_card.c.uuid == card.uuid).values(outcome=outcome, reason=reason)
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(change)
+
+        self._queue.put(write)
+
+    def _read(self, where: Any) -> tuple[Card, ...]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(*(_card.c[f.name] for f in fields(Card))).where(where).order_by("at"))
+            return tuple(Card(*row) for row in rows)
+
+    # ---- looks
+
+    def looks(self, since: datetime | None = None) -> list[Look]:
+        """Every look since a time, oldest first."""
+        self.flush()
+        query = sa.select(*(_look.c[f.name] for f in fields(Look))).order_by(_look.c.at, _look.c.id)
+        if since is not None:
+            query = query.where(_look.c.at >= since)
+        with self._engine.connect() as connection:
+            return [Look(*row) for row in connection.execute(query)]
+
+    def all_cards(self, since: datetime | None = None) -> list[Card]:
+        """Every card since a time."""
+        self.flush()
+        return list(self._read(_card.c.at >= since if since is not None else sa.true()))
+
+    def tops(self, visits: int) -> list[list[float]]:
+        """The probabilities of the likeliest tags at the last look at each of the newest visits."""
+        query = sa.select(_look.c.visit, _look.c.top).order_by(_look.c.at.desc(), _look.c.id.desc()).limit(3 * visits)
+        with self._engine.connect() as connection:
+            newest = {visit: top for visit, top in reversed(connection.execute(query).all())}
+        return [[float(p) for _, p in top] for top in list(newest.values())[-visits:]]
+
+    # ---- the switch
+
+    def mode(self) -> str | None:
+        """off, silent or show, as somebody switched it while the service runs; None for what the settings say."""
+        then, value = self._mode
+        if time.monotonic() - then > 1.0:
+            with self._engine.connect() as connection:
+                value = connection.execute(sa.select(_switch.c.value).where(_switch.c.name == "mode")).scalar()
+            self._mode = (time.monotonic(), value)
+        return value
+
+    def switch(self, mode: str | None) -> None:
+        """Switch cards: every server on this database follows within a second."""
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            connection.execute(_switch.delete().where(_switch.c.name == "mode"))
+            if mode is not None:
+                connection.execute(_switch.insert().values(name="mode", value=mode))
+        self._mode = (-10.0, None)
+
+    # ---- writing
+
+    def flush(self) -> None:
+        """Wait until everything asked for so far is written."""
+        done = threading.Event()
+        if not self._closed:
+            self._queue.put(lambda _: done.set())
+            done.wait(30)
+
+    def _write(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch, last = [first], False
+            while len(batch) < BATCH and not self._queue.empty():
+                if (item := self._queue.get()) is None:
+                    last = True
+                    break
+                batch.append(item)
+            self._commit(batch)
+            if last:
+                return
+
+    def _commit(self, batch: list[Callable[[sa.Connection], None]]) -> None:
+        try:
+            with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+                for work in batch:
+                    work(connection)
+        except sa.exc.SQLAlchemyError:
+            if len(batch) == 1:
+                self.failed += 1
+                return
+            for work in batch:  # one that the database refuses must not take the others with it
+                self._commit([work])
+
+
+def _row(item: Card | Look) -> dict[str, Any]:
+    return {f.name: getattr(item, f.name) for f in fields(item)}
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)

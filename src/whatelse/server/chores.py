@@ -1,0 +1,49 @@
+"""What a server does on its own, beside answering: follow a model that another process has loaded, forget old audit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from whatelse.errors import WhatelseError
+from whatelse.server.lanes import Busy
+from whatelse.server.service import Service
+from whatelse.store import audit
+
+log = logging.getLogger("whatelse.server")
+LOOK = 1.0  # seconds between looks at which model serves
+PRUNE = 3600.0  # seconds between looks for audit lines that are old enough
+
+
+async def chores(service: Service) -> None:
+    """Run for as long as the server does."""
+    seen, pruned = service.tagger.digest_, float("-inf")
+    while True:
+        try:
+            newest = await service.lanes.access.run(service.store.newest_model)
+            if newest is not None and newest != seen:
+                seen = newest
+                await _follow(service, newest)
+            if service.settings.audit_days and time.monotonic() - pruned > PRUNE:
+                pruned = time.monotonic()
+                count = await service.lanes.slow.run(audit.prune, service.store.engine, service.settings.audit_days)
+                log.info("audit lines removed by age: %d", count)
+        except (WhatelseError, Busy) as problem:  # a database that is away, a model that cannot be used: look again
+            log.warning("chores: %s", type(problem).__name__)
+        await asyncio.sleep(LOOK)
+
+
+async def _follow(service: Service, digest: str) -> None:
+    """Another process on this database serves another model by now: load ours again, and do not announce it."""
+    if digest == service.tagger.digest_:
+        return
+    try:
+        found = await service.lanes.slow.run(service.reload, False)
+    except WhatelseError as refused:
+        log.error("another process has loaded a model; the old one goes on serving here: %s", refused)
+        return
+    if found == digest:
+        log.warning("model loaded again, as another process did: digest=%s", found)
+    else:
+        log.error("another process serves another model than the file here: digest=%s", found)

@@ -1,0 +1,151 @@
+"""Why every word and code of a simulated visit is there: a condition, something outside the 23, a mention, or nothing.
+
+`simulate --causes FILE` writes a JSON line for each visit: {"id": …, "causes": [[field, start, end, kind, cause], …]}.
+In a text field start and end are characters of the text as it is in the visit; in a field of codes, places in its list.
+kind is `condition`, `outside` (a reason for visit beyond the 23), `illness` (brought along), `mention` (the word of a
+condition that the patient does not have; cause is the condition, a colon and how it is mentioned) or `none`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from whatelse.simulate.content import Department
+from whatelse.simulate.departures import Departures
+from whatelse.simulate.notes import KINDS, MENTION, NAMED, NONE, REASON, Piece
+from whatelse.simulate.observe import Chances
+from whatelse.simulate.patients import Patients
+from whatelse.visits import Visit
+
+Cause = tuple[str, int, int, str, str]  # field, start, end, kind, cause
+
+
+def causes_of(
+    department: Department,
+    departures: Departures,
+    patients: Patients,
+    chances: Chances,
+    row: int,
+    visit: Visit,
+    pieces: Mapping[str, Sequence[Piece]],
+    listed: Mapping[str, Sequence[tuple[str, int]]],
+) -> list[Cause]:
+    """The causes of one visit, field by field in the order of the text.
+
+    A finding that several causes could have brought on is given to one of them, drawn in proportion to their rates as
+    noisy-or would have it.
+    """
+    chance = Random(visit.id)
+    on = [c for c in range(patients.on.shape[1]) if patients.on[row, c]]
+    explain = _Explain(department, departures, patients, chances, row, on, chance)
+    result: list[Cause] = []
+    for field, parts in pieces.items():
+        start = 0
+        for text, tag in parts:
+            if text.strip():
+                result.append((field, start, start + len(text), *explain(tag)))
+            start += len(text)
+    for field, drugs in listed.items():
+        for k, (name, tag) in enumerate(drugs):
+            result.append(
+                (field, k, k + 1, *(explain.drug(name) if field == "dispensed" and tag == NONE else explain(tag)))
+            )
+    for k, _ in enumerate(visit.billing or ()):
+        cause = [c for c in on if c < len(department.rates.codes) and department.rates.codes[c][0]][k]
+        result.append(("billing", k, k + 1, *explain.name(cause)))
+    for k, _ in enumerate(visit.coded or ()):
+        result.append(("coded", k, k + 1, *explain.name(int(patients.primary[row]))))
+    return result
+
+
+@contextmanager
+def write_causes(path: Path) -> Iterator[Callable[[Visit, list[Cause]], Visit]]:
+    """A function that writes a visit's causes down and hands the visit on; the file is there once all are written."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with fresh.open("w", encoding="utf-8") as stream:
+
+            def note(visit: Visit, causes: list[Cause]) -> Visit:
+                stream.write(json.dumps({"id": visit.id, "causes": causes}, separators=(",", ":")) + "\n")
+                return visit
+
+            yield note
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+class _Explain:
+    """Turns the tags of one visit into (kind, cause)."""
+
+    def __init__(
+        self,
+        department: Department,
+        departures: Departures,
+        patients: Patients,
+        chances: Chances,
+        row: int,
+        on: list[int],
+        chance: Random,
+    ) -> None:
+        self.department, self.on, self.chance = department, on, chance
+        self.band, self.primary = int(patients.band[row]), int(patients.primary[row])
+        m = len(department.conditions)
+        leads = {self.primary, int(patients.lead[row])}
+        faint = min(float(chances.shows[row].mean()), 1.0) * (1 - departures.prominence)
+        self.scale = {c: 1.0 if c in leads or c >= m else faint for c in on}
+        self.leak = department.leak_rate
+        self.names = (*department.conditions, *department.reasons, *department.illnesses)
+
+    def name(self, cause: int) -> tuple[str, str]:
+        m, r = len(self.department.conditions), len(self.department.reasons)
+        return ("condition" if cause < m else "outside" if cause < m + r else "illness"), self.names[cause]
+
+    def __call__(self, tag: int) -> tuple[str, str]:
+        if tag == NONE:
+            return "none", ""
+        if tag >= MENTION:
+            condition, kind = divmod(tag - MENTION, 10)
+            return "mention", f"{self.department.conditions[condition]}:{KINDS[kind]}"
+        if tag >= NAMED:
+            return "condition", self.department.conditions[tag - NAMED]
+        if tag >= REASON:
+            return self._among(
+                [(c, self._said(c, tag - REASON)) for c in self.on if c < len(self.department.rates.causes)], 0.0
+            )
+        weights = [(c, float(self.department.rate[c, tag]) * self.scale[c]) for c in self.on]
+        found = self._among(weights, float(self.leak[tag]))
+        if found[0] == "none" and self.department.section[tag] not in (1, 6, 7) and tag in self.department.reason_key:
+            return self.name(self.primary)
+        return found
+
+    def _said(self, cause: int, reason: int) -> float:
+        rates = self.department.rates
+        return max(float(rates.first[cause, self.band, reason] - rates.usual_first[self.band, reason]), 0.0)
+
+    def drug(self, name: str) -> tuple[str, str]:
+        """Which cause a drug was given for: by how much commoner it is among the cause's visits."""
+        rates = self.department.rates
+        d = rates.drugs.index(name)
+        weights = [
+            (c, max(float(rates.drug[c, self.band, d] - rates.usual_drug[self.band, d]), 0.0) ** 2)
+            for c in self.on
+            if c < len(rates.causes)
+        ]
+        return self._among(weights, 0.1)
+
+    def _among(self, weights: list[tuple[int, float]], nothing: float) -> tuple[str, str]:
+        total = nothing + sum(w for _, w in weights)
+        if total <= 0:
+            return self.name(self.primary) if self.primary in self.on else ("none", "")
+        u = self.chance.random() * total
+        for cause, w in weights:
+            u -= w
+            if u < 0:
+                return self.name(cause)
+        return "none", ""

@@ -1,0 +1,1 @@
+"""Further anchors for conditions: what stands in an anchor's place, what it would be worth, and writing it down."""

@@ -1,0 +1,154 @@
+"""Editing anchors in files that a person could have written: accept a phrase, refuse one, start a condition.
+
+The conditions file is the YAML form that ships. What was refused is a file of its own, a mapping of conditions to lists
+of phrases, because it is no part of what a condition is. Both are meant to be kept under version control: an edit
+adds one entry and leaves every other character alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from whatelse.anchors import Anchor, AnchorSet
+from whatelse.anchors.conditions import ANCHOR_KEYS
+from whatelse.errors import ConditionError, InputError
+from whatelse.teaching.hunting.yaml_text import append, block, read_text, write_text
+from whatelse.text import tokenize
+
+REFUSED_HEAD = "# Phrases that were looked at and refused as anchors, by condition; they are not suggested again.\n"
+
+
+def add_phrase(
+    conditions_file: str | Path, condition: str, phrase: str, key: str = "notes", system: str | None = None
+) -> None:
+    """Add an anchor to a condition of a conditions file.
+
+    key     where it is looked for: one of `anchors.ANCHOR_KEYS`; for "coded", `system` is its code system
+
+    ConditionError if the condition is not there, has the anchor already, or another condition has it: an anchor stands
+    for one condition only.
+    """
+    path = Path(conditions_file)
+    text, known = _conditions(path)
+    phrase = " ".join(phrase.split())
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    new = _checked(path, phrase, key, system)
+    for other in known.conditions:
+        for anchor in other.anchors:
+            if _same(anchor, new):
+                whose = "this condition already" if other.name == condition else f"condition {other.name!r}"
+                raise ConditionError(
+                    f"{path}: {phrase!r} is an anchor of {whose}; an anchor stands for one condition only, so take it "
+                    "out there first, or choose a longer phrase"
+                )
+    number = known.names.index(condition)
+    place = ["conditions", number, "anchors", key, *([system] if system is not None else [])]
+    _write(path, text, place, phrase)
+
+
+def new_condition(conditions_file: str | Path, name: str, phrase: str, title: str | None = None) -> None:
+    """Start a condition with a name and one phrase of the notes; the file is made if it is not there."""
+    path = Path(conditions_file)
+    name, phrase = " ".join(name.split()), " ".join(phrase.split())
+    if not name:
+        raise ConditionError(f"{path}: a condition needs a name")
+    _checked(path, phrase, "notes", None)
+    entry = {"name": name, "title": title or name[:1].upper() + name[1:], "anchors": {"notes": [phrase]}}
+    if not path.exists():
+        if not path.absolute().parent.is_dir():
+            raise InputError("its folder does not exist; make it first", file=path)
+        write_text(path, f"conditions:\n  - {block(entry, indent=4)}\n")
+        return
+    text, known = _conditions(path)
+    if name in known.names:
+        raise ConditionError(f"{path}: condition {name!r} is there already; add to it with 'whatelse anchors accept'")
+    for other in known.conditions:
+        if any(_same(anchor, Anchor("phrase", phrase, ("triage_note",))) for anchor in other.anchors):
+            raise ConditionError(f"{path}: {phrase!r} is an anchor of {other.name!r}; choose another phrase")
+    _write(path, text, ["conditions"], entry)
+
+
+def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
+    """Remember that a phrase was refused for a condition. Refusing it a second time changes nothing."""
+    path = Path(refused_file)
+    phrase = " ".join(phrase.split())
+    if not phrase:
+        raise ConditionError(f"{path}: there is no phrase to refuse")
+    known = read_refused(path) if path.exists() else {}
+    if phrase in known.get(condition, ()):
+        return
+    if not known:
+        write_text(path, (read_text(path) if path.exists() else REFUSED_HEAD).rstrip() + "\n")
+        text = read_text(path)
+        if yaml.safe_load(text) is None:
+            write_text(path, text + yaml.safe_dump({condition: [phrase]}, allow_unicode=True))
+            return
+    _write(path, read_text(path), [condition], phrase)
+
+
+def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
+    """By condition, the phrases refused."""
+    path = Path(refused_file)
+    try:
+        value: Any = yaml.safe_load(read_text(path)) or {}
+    except yaml.YAMLError:
+        raise InputError("is not YAML: needs a mapping of conditions to lists of refused phrases", file=path) from None
+    good = isinstance(value, dict) and all(
+        isinstance(c, str) and isinstance(p, list) and all(isinstance(x, str) for x in p) for c, p in value.items()
+    )
+    if not good:
+        raise InputError("needs a mapping of conditions to lists of refused phrases, in quotes if numbers", file=path)
+    return {condition: tuple(phrases) for condition, phrases in value.items()}
+
+
+def save_conditions(path: str | Path, anchors: AnchorSet) -> None:
+    """Write conditions that came in another form (NHAMCS codes, a folder) in the form that ships and can be edited."""
+    write_text(Path(path), yaml.safe_dump(anchors.to_json(), sort_keys=False, allow_unicode=True, width=110))
+
+
+def _conditions(path: Path) -> tuple[str, AnchorSet]:
+    """(text, conditions) of a file in the form that ships."""
+    if path.is_dir() or not path.exists():
+        found = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"{found}; needs a conditions file in YAML, as 'whatelse anchors new' starts one", file=path)
+    text = read_text(path)
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise InputError("is not YAML", file=path) from None
+    if isinstance(data, dict) and "conditions" not in data:
+        raise InputError("has no list of 'conditions': only the form that ships can be edited", file=path)
+    return text, AnchorSet.from_json(data, source=str(path))
+
+
+def _checked(path: Path, phrase: str, key: str, system: str | None) -> Anchor:
+    """The anchor as it will be read, or a ConditionError."""
+    if key not in ANCHOR_KEYS:
+        raise ConditionError(f"{path}: unknown kind of anchor {key!r}; known are {', '.join(ANCHOR_KEYS)}")
+    if (key == "coded") != (system is not None):
+        raise ConditionError(f"{path}: an anchor under 'coded' needs its code system, and no other has one")
+    within = {system: [phrase]} if system is not None else [phrase]
+    entry = {"conditions": [{"name": "new", "anchors": {key: within}}]}
+    (anchor,) = AnchorSet.from_json(entry, source=str(path)).conditions[0].anchors
+    if anchor.how == "phrase" and not tokenize(phrase):
+        raise ConditionError(f"{path}: {phrase!r} has no word in it")
+    return anchor
+
+
+def _same(a: Anchor, b: Anchor) -> bool:
+    """Whether two anchors would fire together: the same words or code, in a field that both are looked for in."""
+    if a.how == "phrase" or b.how == "phrase":
+        cut = ([t.text for t in tokenize(x.value)] for x in (a, b))
+        return a.how == b.how and next(cut) == next(cut)
+    return a.value.lower() == b.value.lower() and a.system == b.system and bool(set(a.fields) & set(b.fields))
+
+
+def _write(path: Path, text: str, place: list[Any], value: Any) -> None:
+    try:
+        write_text(path, append(text, place, value))
+    except InputError as problem:
+        raise InputError(problem.problem, file=path) from None

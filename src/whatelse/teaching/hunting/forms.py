@@ -1,0 +1,126 @@
+"""Is one word a form of another? Inflections and derivations, misspellings, shortenings, initials.
+
+`stem` takes clinical endings off a word: "pruritus", "pruritic" and "pruritis" become one, "syncope" and "syncopal",
+"irritable" and "irritability", "cyanosis" and "cyanotic"; "arthralgia" and "arthritis" stay two, because -algia and
+-itis mean something. It is a key for comparing words and is not itself a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from whatelse.text.bigrams import FUNCTION_WORDS
+
+# Longest first: the first that leaves enough of the word is taken off. (ending, what takes its place, letters left)
+_ENDINGS: tuple[tuple[str, str, int], ...] = (
+    ("abilities", "", 4), ("ability", "", 4), ("ibility", "", 4),
+    ("iness", "", 3), ("ations", "", 4), ("ation", "", 4), ("ating", "", 4), ("ative", "", 4), ("ated", "", 4),
+    ("ously", "", 4), ("ingly", "", 4), ("edly", "", 4), ("ness", "", 3), ("able", "", 4), ("ably", "", 4),
+    ("ions", "", 4), ("ion", "", 4), ("ures", "", 4), ("ure", "", 4), ("ive", "", 4), ("ical", "", 4), ("ial", "", 4),
+    ("osis", "o", 4), ("otic", "o", 4), ("ysis", "y", 4), ("ytic", "y", 4), ("yzed", "y", 4), ("yze", "y", 4),
+    ("axis", "ax", 4), ("actic", "ax", 4), ("epsis", "ep", 1), ("eptic", "ep", 1),
+    ("ings", "", 3), ("ing", "", 3), ("ies", "y", 2), ("ied", "y", 2), ("ity", "", 4), ("ous", "", 4), ("ish", "", 4),
+    ("ias", "", 4), ("ia", "", 4), ("ics", "", 4), ("ic", "", 4), ("us", "", 4), ("is", "", 4), ("al", "", 4),
+    ("ly", "", 4), ("ed", "", 3), ("es", "", 3), ("'s", "", 2), ("s", "", 3), ("y", "", 3), ("e", "", 3), ("a", "", 4),
+)  # fmt: skip
+_NO = frozenset(["no", "not", "without", "w/o"])
+# Verbs that change inside, and other words that no ending explains.
+_IRREGULAR = {
+    form: base
+    for base, forms in {
+        "swell": "swollen swelled swelling swells", "fall": "fell fallen falling falls", "throw": "threw thrown",
+        "sleep": "slept sleepy sleeping asleep sleepiness", "break": "broke broken breaking", "bite": "bit bitten",
+        "bleed": "bled bleeding bleeds", "shake": "shook shaky shaking shaken shakiness", "feel": "felt feeling feels",
+        "burn": "burnt burning burned burns", "choke": "choking choked", "freeze": "froze frozen", "sting": "stung",
+        "drink": "drank drunk drinking drinks", "wake": "woke woken waking awoke", "hurt": "hurts hurting",
+        "tear": "tore torn tearing", "lose": "lost losing loss", "swim": "swam", "foot": "feet", "tooth": "teeth",
+        "diarrhea": "diarrheal diarrhoea", "fever": "fevers feverish fevered", "die": "died dying dead death dies",
+        "tire": "tired tiredness", "cry": "cried cries crying", "breathe": "breath breathing breaths breathless",
+        "strike": "struck striking", "spin": "spun spinning", "shiver": "shivering shivers shivered",
+    }.items()
+    for form in (base, *forms.split())
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """What the forms of a word have in common. Up to two endings are taken off; British ae, oe are read as e."""
+    word = word.lower()
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) >= 6:
+        word = word.replace("oe", "e").replace("ae", "e")
+    if "/" in word or len(word) < 4 or not word.isascii():
+        return word
+    for _ in range(2):
+        shorter = _without_ending(word)
+        if shorter == word:
+            break
+        word = shorter
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou":  # vomitting
+        word = word[:-1]
+    return word
+
+
+def _without_ending(word: str) -> str:
+    for ending, instead, left in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= left and not (ending == "s" and word.endswith("ss")):
+            left_over = word[: len(word) - len(ending)] + instead
+            return left_over + "~" * (len(left_over) <= 3 and ending != "s")  # "hives" are not "hiv"
+    return word
+
+
+def stems(words: Sequence[str]) -> tuple[str, ...]:
+    """The stems of a phrase's words in order, function words left out unless there is nothing else.
+
+    A "no" stays: "not eating" must not be taken for "eating".
+    """
+    content = [w for w in words if w not in FUNCTION_WORDS or w in _NO]
+    return tuple(stem(w) for w in (content or words))
+
+
+def distance(a: str, b: str, limit: int = 2) -> int:
+    """Letters inserted, dropped, changed or swapped with their neighbour between a and b; `limit + 1` if more."""
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        row = [i]
+        for j, y in enumerate(b, start=1):
+            best = min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        if min(row) > limit:
+            return limit + 1
+        before, last = last, row
+    return min(last[-1], limit + 1)
+
+
+def misspelled(word: str, right: str) -> bool:
+    """Whether `word` looks like `right` with a slip: one in five letters or more, two in nine or more."""
+    if word == right or word[:1] != right[:1] or "/" in word or min(len(word), len(right)) < 5:
+        return False
+    allowed = 2 if min(len(word), len(right)) >= 9 else 1
+    return distance(word, right, allowed) <= allowed
+
+
+def shortens(word: str, whole: str) -> bool:
+    """Whether `word` is the beginning of `whole` (abd, temp, resp) or its consonants (sz is not: seizure has r)."""
+    if len(word) < 3 or len(whole) < len(word) + 3:
+        return False
+    return whole.startswith(word) or (len(word) <= 5 and word == _skeleton(whole)[: len(word)] and word[0] == whole[0])
+
+
+def _skeleton(word: str) -> str:
+    """Its first letter and the consonants after it."""
+    return word[:1] + "".join(letter for letter in word[1:] if letter not in "aeiou")
+
+
+def initials_of(phrase: Sequence[str]) -> set[str]:
+    """The first letters of a phrase of two words or more, with and without its function words."""
+    every = "".join(w[:1] for w in phrase)
+    content = "".join(w[:1] for w in phrase if w not in FUNCTION_WORDS)
+    return {short for short in (every, content) if len(short) > 1}

@@ -1,0 +1,482 @@
+"""CDS Hooks: discovery, calls, cards, feedback; the same visit by bundle, live and by prefetch; who may call."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from fhir.resources.R4B.condition import Condition
+
+import ehr_bench
+from serving import client, department, service
+from test_fhir import visit_resources
+from whatelse.server import Service
+from whatelse.server.cds.cards import plain
+from whatelse.server.cds.hooks import Call
+from whatelse.server.cds.threshold import by_burden, stays
+from whatelse.server.ehr_settings import allowed_server
+from whatelse.sources import read_visits
+from whatelse.visits import Visit
+
+VIEW, LEAVE = "/cds-services/whatelse-patient-view", "/cds-services/whatelse-encounter-discharge"
+KEYS = {
+    "Condition": "conditions", "Observation": "vitals", "MedicationRequest": "requests",
+    "MedicationStatement": "statements", "MedicationAdministration": "administrations", "DocumentReference": "notes",
+}  # fmt: skip
+
+
+def prefetch(resources: list[dict[str, Any]]) -> dict[str, Any]:
+    """Resources as an EHR would prefetch them; a search that finds nothing is an empty Bundle."""
+    found: dict[str, Any] = {
+        key: {"resourceType": "Bundle", "entry": [{"resource": r} for r in resources if r["resourceType"] == kind]}
+        for kind, key in KEYS.items()
+    }
+    found["patient"] = next(r for r in resources if r["resourceType"] == "Patient")
+    found["encounters"] = {
+        "resourceType": "Bundle", "entry": [{"resource": r} for r in resources if r["resourceType"] == "Encounter"],
+    }  # fmt: skip
+    return found
+
+
+def call(resources: list[dict[str, Any]] | None = None, hook: str = "patient-view", **more: Any) -> dict[str, Any]:
+    given = prefetch(visit_resources() if resources is None else resources)
+    context = {"patientId": "p1", "userId": "Practitioner/7", **more.pop("context", {})}
+    return {"hook": hook, "hookInstance": str(uuid.uuid4()), "context": context, "prefetch": given, **more}
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Service]:
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.3, public_url="http://127.0.0.1:8000") as made:
+        yield made
+
+
+@pytest.fixture
+def http(opened: Service) -> Iterator[httpx.Client]:
+    with client(opened) as made:
+        yield made
+
+
+def cards(http: httpx.Client, *args: Any, at: str = VIEW, **more: Any) -> list[dict[str, Any]]:
+    answer = http.post(at, json=call(*args, **more))
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["cards"]
+    return found
+
+
+# ---- from discovery to decision
+
+
+def test_discovery(http: httpx.Client) -> None:
+    found = http.get("/cds-services").json()["services"]
+    assert [s["hook"] for s in found] == ["patient-view", "encounter-discharge"]
+    for one in found:
+        assert {"id", "hook", "title", "description", "prefetch"} <= set(one)
+        assert one["prefetch"]["encounter"] == "Encounter/{{context.encounterId}}"
+        assert all("today()" not in t and "_sort" not in t and "class=" not in t for t in one["prefetch"].values())
+
+
+def test_call_card_accept_override_second_call(http: httpx.Client, opened: Service) -> None:
+    first = cards(http)
+    assert 1 <= len(first) <= 3
+    for card in first:
+        assert len(card["summary"]) < 140 and card["indicator"] in ("info", "warning") and card["source"]["label"]
+        uuid.UUID(card["uuid"])
+        (suggestion,) = card["suggestions"]
+        uuid.UUID(suggestion["uuid"])
+        (action,) = suggestion["actions"]
+        assert action["type"] == "create" and card["selectionBehavior"] == "at-most-one"
+        written = Condition.model_validate(action["resource"])  # as an EHR would read it
+        assert written.subject.reference == "Patient/p1" and written.encounter.reference == "Encounter/e1"
+        assert written.verificationStatus.coding[0].code == "provisional"
+        assert card["overrideReasons"] and all({"code", "system", "display"} <= set(r) for r in card["overrideReasons"])
+    assert cards(http) == first, "nothing has changed: the same cards, number by number"
+
+    accepted = {
+        "card": first[0]["uuid"], "outcome": "accepted", "outcomeTimestamp": "2026-11-16T05:53:10.117Z",
+        "acceptedSuggestions": [{"id": first[0]["suggestions"][0]["uuid"]}],
+    }  # fmt: skip
+    for _ in range(3):  # sent again, it is one decision
+        assert http.post(VIEW + "/feedback", json={"feedback": [accepted]}).status_code == 200
+    state = opened.store.state("e1")
+    assert len(state.confirmed) == 1 and state.version == 1
+    (line,) = opened.store.history("e1")
+    assert line.actor == "Practitioner/7" and line.shown["card"] == first[0]["uuid"]
+    assert 0 < line.shown["probability"] <= 1
+    second = cards(http)
+    assert state.confirmed[0] not in {titles(c) for c in second}
+    assert all("Beside what is confirmed" in c["detail"] for c in second)
+    if second:
+        overridden = {
+            "card": second[0]["uuid"], "outcome": "overridden",
+            "overrideReason": {"reason": {"code": "not-present", "system": "urn:whatelse:override"}},
+        }  # fmt: skip
+        assert http.post(LEAVE + "/feedback", json={"feedback": [overridden]}).status_code == 200
+        assert opened.store.history("e1")[-1].shown["reason"] == "not-present"
+        assert len(opened.store.state("e1").rejected) == 1
+        assert second[0]["summary"] not in [c["summary"] for c in cards(http)]
+
+
+def titles(card: dict[str, Any]) -> str:
+    """The condition of a card, by the title that its draft entry has."""
+    text = card["suggestions"][0]["actions"][0]["resource"]["code"]["text"]
+    return {c.title: c.name for c in department()[0].vocabulary_.anchors.conditions}[text]
+
+
+def test_feedback_on_cards_that_are_not_ours_changes_nothing(http: httpx.Client, opened: Service) -> None:
+    for wrong in (
+        {"card": str(uuid.uuid4()), "outcome": "accepted"},
+        {"card": "'; DROP TABLE cds_card; --", "outcome": "overridden"},
+        {"card": cards(http)[0]["uuid"], "outcome": "nonsense"},
+    ):
+        assert http.post(VIEW + "/feedback", json={"feedback": [wrong]}).status_code == 200
+    assert opened.store.history("e1") == []
+
+
+def test_an_overridden_tag_comes_back_only_when_the_record_speaks_louder(tmp_path: Path) -> None:
+    weak = call()
+    weak["prefetch"] = {key: weak["prefetch"][key] for key in ("patient", "encounters", "statements")}
+    weak["prefetch"]["encounters"]["entry"][0]["resource"]["reasonCode"] = []
+
+    def said(http: httpx.Client) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = http.post(VIEW, json=weak).json()["cards"]
+        return found
+
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.02) as opened, client(opened) as http:
+        fall = next(c for c in said(http) if titles(c) == "fall")
+        http.post(VIEW + "/feedback", json={"feedback": [{"card": fall["uuid"], "outcome": "overridden"}]})
+        assert opened.store.state("e1").rejected == ("fall",)
+        assert "fall" not in map(titles, said(http))
+        weak["prefetch"]["patient"]["gender"] = "male"  # the record has changed, but says no more for it
+        assert "fall" not in map(titles, said(http))
+        again = next(c for c in cards(http) if titles(c) == "fall")  # the notes say that the patient fell
+        assert again["uuid"] != fall["uuid"] and "Said again" in again["detail"]
+        http.post(VIEW + "/feedback", json={"feedback": [{"card": again["uuid"], "outcome": "accepted"}]})
+        assert opened.store.state("e1").confirmed == ("fall",) and not opened.store.state("e1").rejected
+
+
+def test_a_card_stays_until_it_has_fallen_well_below() -> None:
+    assert 0.35 < stays(0.5) < 0.4 and stays(0.5) < 0.5
+    tops = [[0.9 - i / 1000, 0.1, 0.05] for i in range(200)]
+    threshold = by_burden(tops, 5)
+    assert threshold is not None and sum(p >= threshold for top in tops for p in top) == 10
+    assert by_burden(tops[:10], 5) is None and by_burden(tops, 300) == 0.02
+    assert by_burden([[0.9, 0.9, 0.9]] * 100, 5) is not None
+
+
+def test_burden_limits_the_cards(tmp_path: Path) -> None:
+    with service(tmp_path, cds_hooks=True, cds_burden=1) as opened, client(opened) as http:
+        opened.start()
+        while opened.worklist.scores is None or not opened.worklist.scores.complete:
+            time.sleep(0.01)
+        assert len(cards(http)) <= 1
+
+
+# ---- the same visit, whichever way it comes
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[str]:
+    with ehr_bench.fhir_server(FHIR_STRICT="1") as base:
+        yield base
+
+
+def test_bundle_live_and_prefetch_give_the_same_visit_and_tags(bench: str, tmp_path: Path) -> None:
+    """The central test: one visit, read from a file, from a server, and by a hook call with an EHR's own prefetch."""
+    (from_file,) = read_visits(ehr_bench.bundle(), "fhir")
+    (live,) = read_visits(bench, "fhir", options={"since": "2025-01-01"})
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.01, fhir_servers=[bench]) as opened, client(opened) as http:
+        templates = http.get("/cds-services").json()["services"][0]["prefetch"]
+        filled = {}
+        for key, template in templates.items():  # as the reference client does: what cannot be filled in is left out
+            if "encounterId" not in template:
+                answer = httpx.get(f"{bench}/{template.replace('{{context.patientId}}', 'bench-ed-1')}")
+                if answer.status_code == 200:
+                    filled[key] = answer.json()
+        assert set(filled) == set(templates) - {"encounter"}
+        context = {"patientId": "bench-ed-1", "userId": "Practitioner/COREPRACTITIONER1"}
+        body = {"hook": "patient-view", "hookInstance": "x", "context": context, "fhirServer": bench}
+        token = {"access_token": "bench", "token_type": "Bearer", "expires_in": 3600, "scope": "", "subject": "x"}
+        hooked, half = _state(opened), {key: filled[key] for key in ("patient", "vitals")}
+        named = {**context, "encounterId": "bench-ed-visit-1"}
+        ways = {
+            "prefetch": {**body, "prefetch": filled, "fhirAuthorization": token},
+            "nothing prefetched": {**body, "fhirAuthorization": token},
+            "half of it": {**body, "prefetch": half, "fhirAuthorization": token},
+            "encounter named": {**body, "context": named, "fhirAuthorization": token},
+        }
+        visits: dict[str, Visit] = {}
+        for way, given in ways.items():
+            seen = hooked.read(Call.model_validate(given))
+            assert seen is not None and seen.unseen == (), way
+            visits[way] = seen.visit
+            assert http.post(VIEW, json=given).status_code == 200
+        assert {way: visit == from_file for way, visit in visits.items()} == dict.fromkeys(ways, True)
+        assert live == from_file
+        tagger = opened.tagger
+        assert tagger.read(live).suggest() == tagger.read(from_file).suggest()
+        # without a token the notes' text is not to be had: lived without, and said
+        seen = hooked.read(Call.model_validate({**body, "prefetch": filled}))
+        assert seen is not None and set(seen.unseen) == {"triage note", "provider note"}
+        said = http.post(VIEW, json={**body, "prefetch": filled}).json()["cards"]
+        assert all("Not seen: triage note, provider note" in card["detail"] for card in said)
+        # a server that is not configured is never asked, whatever token comes with it
+        elsewhere = {**body, "fhirServer": "http://evil.test/", "fhirAuthorization": token}
+        assert hooked.read(Call.model_validate(elsewhere)) is None
+        hooked.close()
+
+
+def _state(opened: Service) -> Any:
+    from whatelse.server.cds.hooks import Cards
+
+    return Cards(opened)
+
+
+def test_the_captured_call_of_the_reference_client(tmp_path: Path) -> None:
+    captured = json.loads((ehr_bench.folder() / "captured" / "cds-call-patient-view.json").read_text())["request"]
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.01) as opened, client(opened) as http:
+        assert http.post(VIEW, json=captured).status_code == 200
+        hooked = _state(opened)
+        seen = hooked.read(
+            Call.model_validate(captured)
+        )  # its prefetch has other keys than ours: what is there is used
+        assert seen is not None and seen.visit.id == "bench-ed-visit-1" and seen.visit.age == 66
+        assert {"drugs given", "triage note"} <= set(seen.unseen)
+        hooked.close()
+
+
+# ---- what is not shown
+
+
+def test_silent_mode_roll_out_and_the_switch(tmp_path: Path) -> None:
+    with (
+        service(tmp_path, cds_hooks=True, cds_threshold=0.3, cds_users=["Practitioner/7"]) as opened,
+        client(opened) as http,
+    ):
+        assert cards(http)
+        assert cards(http, context={"userId": "Practitioner/8"}) == []
+        log = _state(opened).log
+        looks = log.looks()
+        assert [look.shown for look in looks] == [True, False] and looks[1].cards == looks[0].cards > 0
+        for mode, some in (("off", False), ("silent", False), ("show", True), (None, True)):
+            log.switch(mode)
+            time.sleep(1.1)
+            assert bool(cards(http)) is some, mode
+        hidden = [c for c in log.all_cards() if not c.shown]
+        assert hidden
+        http.post(VIEW + "/feedback", json={"feedback": [{"card": hidden[0].uuid, "outcome": "accepted"}]})
+        assert opened.store.history("e1") == [], "nobody can have decided on a card that nobody saw"
+        log.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r[1].update({"class": {"code": "AMB"}}),
+        lambda r: r[1].update(status="finished"),
+        lambda r: r[1].update(subject={"reference": "Patient/other"}),
+        lambda r: r.pop(1),
+    ],
+)
+def test_no_emergency_visit_no_card(http: httpx.Client, change: Any) -> None:
+    resources = visit_resources()
+    change(resources)
+    assert cards(http, resources) == []
+
+
+def test_discharge_looks_at_the_visit_that_it_names(http: httpx.Client) -> None:
+    found = cards(http, hook="encounter-discharge", at=LEAVE, context={"encounterId": "Encounter/e1"})
+    assert found
+    assert cards(http, hook="encounter-discharge", at=LEAVE, context={"encounterId": "e2"}) == []
+
+
+def test_what_the_record_has_as_a_diagnosis_is_not_said(http: httpx.Client) -> None:
+    resources = visit_resources()
+    assert "fall" in map(titles, cards(http, resources))
+    resources[-1]["code"] = {"coding": [{"system": "http://hl7.org/fhir/sid/icd-10-cm", "code": "W19.XXXA"}]}
+    assert "fall" not in map(titles, cards(http, resources))
+
+
+# ---- hostile calls
+
+
+@pytest.mark.parametrize("number", ["../x", "a/b", "a?b", "", "x" * 65, "<script>"])
+def test_ids_that_are_none(http: httpx.Client, number: str) -> None:
+    for context in ({"patientId": number}, {"encounterId": number}):
+        answer = http.post(VIEW, json=call(context=context))
+        assert answer.status_code == 400 and (not number or number not in answer.text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, [], {"hook": "patient-view"}, {"hook": "order-sign", "hookInstance": "x", "context": {"patientId": "p1"}},
+        {"hook": "patient-view", "hookInstance": "x", "context": {"patientId": "p1"}, "prefetch": [1]},
+    ],
+)  # fmt: skip
+def test_calls_that_are_none(http: httpx.Client, body: Any) -> None:
+    assert http.post(VIEW, json=body).status_code in (400, 422)
+
+
+BROKEN = {"resourceType": "Bundle", "entry": [None, 7, {"resource": {"resourceType": "Condition", "id": "/"}}]}
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], BROKEN])
+def test_a_prefetch_of_nonsense_costs_itself(http: httpx.Client, value: Any) -> None:
+    body = call()
+    body["prefetch"] |= {"conditions": value, "unheard-of": value}
+    assert http.post(VIEW, json=body).json()["cards"]
+
+
+def test_nothing_in_a_card_is_markup(tmp_path: Path) -> None:
+    evil = "[x](http://evil) <img src=x onerror=alert(1)> **b** `c` www.evil.test | a_b_c\n# h"
+    text = plain(evil, 500)
+    assert not set(text) & set("<>[]()*`_|\n\"'") and "www&#46;" in text and "http&#58;&#47;&#47;" in text
+    resources = visit_resources()
+    resources[2]["content"] = [{"attachment": {"contentType": "text/html", "data": base64.b64encode(
+        f"<p>fell {evil} <script>fall()</script></p>".encode()).decode()}}]  # fmt: skip
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.01) as opened, client(opened) as http:
+        for card in cards(http, resources):
+            assert "<" not in card["detail"] and "](" not in card["detail"] and "evil" not in card["detail"]
+
+
+def test_a_call_that_is_too_long(tmp_path: Path) -> None:
+    with service(tmp_path, cds_hooks=True, cds_max_body=2_000_000) as opened, client(opened) as http:
+        padded = call()
+        padded["prefetch"]["more"] = "x" * 1_500_000
+        assert http.post(VIEW, json=padded).status_code == 200
+        padded["prefetch"]["more"] = "x" * 2_500_000
+        assert http.post(VIEW, json=padded).status_code == 413
+
+
+def test_nothing_of_a_record_is_logged(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG"):
+        cards(http)
+        body = call(fhirServer="http://127.0.0.1:9/fhir", fhirAuthorization={"access_token": "secret-token"})
+        http.post(VIEW, json=body)
+    assert not [w for w in ("fell", "hit head", "warfarin", "Practitioner/7", "secret-token") if w in caplog.text]
+
+
+# ---- who may call
+
+ISSUER = "https://ehr.example.org"
+
+
+class Ehr:
+    """An EHR's own keys, and tokens signed with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys: dict[str, Any] = {
+            "ES384": ec.generate_private_key(ec.SECP384R1()),
+            "RS384": rsa.generate_private_key(public_exponent=65537, key_size=2048),
+        }
+        algorithms = jwt.algorithms.get_default_algorithms()
+        public = [
+            {**json.loads(algorithms[name].to_jwk(key.public_key())), "kid": name} for name, key in self.keys.items()
+        ]
+        self.file = folder / "keys.json"
+        self.file.write_text(json.dumps({"keys": public}))
+
+    def token(
+        self, address: str, algorithm: str = "ES384", *, key: Any = None, headers: Any = None, **claims: Any
+    ) -> str:
+        at = time.time()
+        said = {"iss": ISSUER, "aud": address, "exp": int(at) + 300, "iat": int(at), "jti": str(uuid.uuid4()), **claims}
+        said = {name: value for name, value in said.items() if value is not None}
+        return jwt.encode(said, key or self.keys[algorithm], algorithm, {"kid": algorithm, **(headers or {})})
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Ehr, httpx.Client]]:
+    ehr = Ehr(tmp_path)
+    settings = {"cds_issuers": {ISSUER: str(ehr.file)}, "cds_audiences": ["whatelse-at-general"]}
+    with (
+        service(tmp_path, cds_hooks=True, cds_origins=["http://ehr.test:8092"], **settings) as opened,
+        client(opened) as http,
+    ):
+        yield ehr, http
+
+
+def test_tokens_of_the_issuers_configured(guarded: tuple[Ehr, httpx.Client]) -> None:
+    ehr, http = guarded
+    address = f"{http.base_url}".rstrip("/") + VIEW
+
+    def ask(token: str | None, at: str = VIEW, body: Any = None) -> int:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return http.post(at, json=call() if body is None else body, headers=headers).status_code
+
+    assert ask(ehr.token(address)) == 200
+    assert ask(ehr.token(address, "RS384", sub="client", nbf=int(time.time()) - 300)) == 200
+    assert ask(ehr.token("whatelse-at-general")) == 200
+    assert ask(ehr.token(address, iat=int(time.time()) + 1)) == 200, "iat rounded up to the next second"
+    assert ask(ehr.token(address + "/feedback"), VIEW + "/feedback", {"feedback": []}) == 200
+    assert http.get("/cds-services").status_code == 200
+
+    other = ec.generate_private_key(ec.SECP384R1())
+    jku = {"jku": "http://evil.test/keys.json"}
+    replayed = ehr.token(address)
+    assert ask(replayed) == 200 and ask(replayed) == 401
+    for wrong in (
+        None,
+        "nonsense",
+        "a.b.c",
+        ehr.token(address, key=other),
+        ehr.token(address, key=other, headers=jku),
+        ehr.token(address, iss="https://sandbox.cds-hooks.org"),
+        ehr.token(address, iss=None),
+        ehr.token("https://other.example.org/cds-services/x"),
+        ehr.token(address + "/feedback"),
+        ehr.token(address, aud=None),
+        ehr.token(address, exp=int(time.time()) - 300),
+        ehr.token(address, exp=int(time.time()) + 10**6),
+        ehr.token(address, exp=None),
+        ehr.token(address, jti=None),
+        ehr.token(address, jti=7),
+        ehr.token(address, nbf=int(time.time()) + 600),
+        jwt.encode({"iss": ISSUER, "aud": address, "exp": 9**10, "iat": 1, "jti": "n"}, "", "none"),
+        jwt.encode({"iss": ISSUER, "aud": address, "exp": time.time() + 99, "iat": 1, "jti": "h"},
+        "x" * 48, "HS384"),
+    ):  # fmt: skip
+        assert ask(wrong) == 401, wrong
+
+
+def test_browsers_of_an_ehr_may_call_and_others_may_not(guarded: tuple[Ehr, httpx.Client]) -> None:
+    ehr, http = guarded
+    address = f"{http.base_url}".rstrip("/") + VIEW
+    wants = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+    known, unknown = {"origin": "http://ehr.test:8092"}, {"origin": "http://evil.test"}
+    before = http.options(VIEW, headers={**known, **wants})
+    assert before.status_code == 204 and before.headers["access-control-allow-origin"] == known["origin"]
+    assert "authorization" in before.headers["access-control-allow-headers"]
+    cross = {"sec-fetch-site": "cross-site", "authorization": f"Bearer {ehr.token(address)}"}
+    answer = http.post(VIEW, json=call(), headers={**known, **cross})
+    assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == known["origin"]
+    assert answer.headers.get_list("cross-origin-resource-policy") == ["cross-origin"]
+    refused = http.post(VIEW, json=call(), headers={**unknown, **cross})
+    assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
+    assert "access-control-allow-origin" not in http.options(VIEW, headers={**unknown, **wants}).headers
+    page = http.post("/api/visits/search", json={}, headers={**known, "sec-fetch-site": "cross-site"})
+    assert page.status_code == 403, "the page itself is as closed as before"
+
+
+def test_which_fhir_servers_are_read() -> None:
+    servers = ["https://ehr.example.org/fhir", "http://localhost:8093/v/r4/*"]
+    for good in (
+        "https://ehr.example.org/fhir",
+        "https://ehr.example.org/fhir/",
+        "http://localhost:8093/v/r4/sim/x/fhir",
+    ):
+        assert allowed_server(servers, good)
+    for bad in (
+        *("https://ehr.example.org/fhir2", "http://ehr.example.org/fhir", "https://evil.test", "http://localhost:8093/v/r4"),
+        *("http://localhost:8093/v/r4/../../admin", "https://ehr.example.org@evil.test/fhir", ""),
+    ):  # fmt: skip
+        assert not allowed_server(servers, bad), bad
