@@ -6,6 +6,10 @@ or more) the difference of two shares is normal. Words that the model does not k
 no rate to be compared with: a week's mean is compared with that of the weeks before it. Decisions: the probabilities
 that were shown with the tags decided on in a week add up to as many confirmations as there should be.
 
+Visits are not independent: those of a day have a doctor or a cold in common. How much more the days of a week differ
+than independent visits would (`unrest`) is found for each finding from the weeks themselves, with the help of all other
+findings, and bands are wider for it.
+
 **False alarms.** A week is looked at `tests` times; each look may be wrong with chance `FALSE_ALARMS` / tests, so a
 week in which nothing has changed brings any sentence with a chance of at most `FALSE_ALARMS` (Bonferroni). Departments
 change from week to week by themselves: what left its band by less than a factor of `WORTH` is not said.
@@ -31,6 +35,7 @@ FALSE_ALARMS = 0.01  # a week
 WORTH = 1.25
 COMMON = 30  # expected visits from which on shares are compared as normal
 WORDS_WORTH = 0.02  # a rise of the share of unknown words that is worth saying
+POOLED = 10
 FEW = 50  # visits of a week below which nothing is said of it
 
 
@@ -40,6 +45,7 @@ class Week:
 
     begins: date | None
     visits: int = 0
+    days: dict[date | None, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     unknown: float = 0.0  # sums over visits that have words: share of those that are unknown, and its square
     unknown_squared: float = 0.0
@@ -66,7 +72,11 @@ def by_week(visits: Iterable[Visit], vocabulary: Vocabulary) -> list[Week]:
     for visit in visits:
         week = weeks.setdefault(key := monday(visit.time), Week(key, counts=np.zeros(len(vocabulary.names), np.int64)))
         week.visits += 1
-        week.counts[vocabulary.present(visit)] += 1
+        day = None if visit.time is None else visit.time.date()
+        visits_of_day, counts = week.days.get(day) or (0, np.zeros(len(vocabulary.names), np.int64))
+        counts[present := vocabulary.present(visit)] += 1
+        week.counts[present] += 1
+        week.days[day] = (visits_of_day + 1, counts)
         unknown, words = vocabulary.unknown_words(visit)
         if words:
             share = unknown / words
@@ -77,13 +87,13 @@ def by_week(visits: Iterable[Visit], vocabulary: Vocabulary) -> list[Week]:
 
 def alarms(vocabulary: Vocabulary, weeks: list[Week], opinions: Iterable[Opinion] = ()) -> list[Alarm]:
     """All that left its band, week by week. Weeks with fewer than `FEW` visits are not judged."""
-    decided = _decided(opinions)
+    decided, wider = _decided(opinions), unrest(weeks)
     out: list[Alarm] = []
     before = Week(None)
     for week in weeks:
         tests = len(vocabulary.names) + 1 + len(decided.get(week.begins, {}))
         if week.visits >= FEW:
-            out += _findings(vocabulary, week, FALSE_ALARMS / tests)
+            out += _findings(vocabulary, week, wider, FALSE_ALARMS / tests)
             out += _words(week, before, FALSE_ALARMS / tests)
         for condition, tags in decided.pop(week.begins, {}).items():
             out += _confirmed(week.begins, condition, tags, FALSE_ALARMS / tests)
@@ -96,7 +106,27 @@ def alarms(vocabulary: Vocabulary, weeks: list[Week], opinions: Iterable[Opinion
     return out
 
 
-def band(learned: Floats, N: int, n: int, chance: float) -> tuple[Floats, Floats]:
+def unrest(weeks: list[Week]) -> Floats:
+    """(n,) variance of findings between the days of a week over that of independent visits; at least 1.
+
+    Pearson's statistic over its degrees of freedom, to which `POOLED` more are added with the mean of all findings.
+    """
+    squares, freedom = np.zeros(weeks[0].counts.size if weeks else 0), 0
+    for week in weeks:
+        days = [day for day in week.days.values() if day[0] >= 10]
+        if len(days) < 2:
+            continue
+        n, c = np.array([day[0] for day in days], float)[:, None], np.stack([day[1] for day in days])
+        p = c.sum(0) / n.sum()
+        squares += ((c - n * p) ** 2 / np.maximum(n * p * (1 - p), 0.05)).sum(0)
+        freedom += len(days) - 1
+    if not freedom:
+        return np.ones(squares.size)
+    mean = max(float(squares.mean()) / freedom, 1.0)
+    return np.maximum((squares + POOLED * mean) / (freedom + POOLED), 1.0)
+
+
+def band(learned: Floats, N: int, n: int, chance: float, wider: Floats | float = 1.0) -> tuple[Floats, Floats]:
     """(k,) lowest and highest number of n visits that findings of `learned` (k,) of N visits have, but for `chance`."""
     c = np.asarray(learned, float)
     p, tail = (c + 0.5) / (N + 1.0), chance / 2
@@ -105,6 +135,8 @@ def band(learned: Floats, N: int, n: int, chance: float) -> tuple[Floats, Floats
     # rare: the largest c that the conditional test lets pass, found from the odds of its binomial
     low = np.where(n * p >= COMMON, n * p - wide, _rare(c, N, n, tail, upper=False))
     high = np.where(n * p >= COMMON, n * p + wide, _rare(c, N, n, tail, upper=True))
+    middle, more = n * p, np.sqrt(wider)
+    low, high = middle - more * (middle - low), middle + more * (high - middle)
     return np.maximum(np.ceil(low), 0), np.minimum(np.floor(high), n)
 
 
@@ -136,9 +168,9 @@ def out_of_band(vocabulary: Vocabulary, counts: NDArray[np.int64], visits: int) 
     return left
 
 
-def _findings(vocabulary: Vocabulary, week: Week, chance: float) -> list[Alarm]:
+def _findings(vocabulary: Vocabulary, week: Week, wider: Floats, chance: float) -> list[Alarm]:
     N, n = vocabulary.visits, week.visits
-    low, high = band(vocabulary.counts.astype(float), N, n, chance)
+    low, high = band(vocabulary.counts.astype(float), N, n, chance, wider)
     usual = (vocabulary.counts + 0.5) / (N + 1.0)
     ratio = (week.counts + 0.5) / (n * usual + 0.5)
     left = ((week.counts < low) | (week.counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
