@@ -140,7 +140,7 @@ def main() -> None:
     train, test = Cohort.open(options.train), Cohort.open(options.test)
     print(
         "| labels | draw | held-out tag | regression | confirmed | exp/obs | rejected | exp/obs | 0.6–0.9, 0.9+: observed − predicted | shortest, longest tenth | by condition | log loss | processor s |"
-    )  # noqa: E501
+    )
     print("|" + "---|" * 13)
     found = []
     for count in options.labels:
