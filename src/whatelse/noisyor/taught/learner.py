@@ -27,6 +27,7 @@ from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach
 from whatelse.noisyor.taught.shape import Shape, fit_shape
 
 FOLDS, FOLD_STEPS = 3, 40
+LARGEST = 15.0  # log odds that a prior holds without losing digits; what is beyond goes into the evidence
 SHAPE_ON = 8_000  # labelled visits that the shape is learned from, at most
 
 
@@ -125,11 +126,11 @@ def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> Joi
     at_centre = alone.prior + old.weight @ (centre - old.centre) + before @ centre + said
     at_centre = taught.bias + taught.scale * at_centre + taught.weight @ centre
     bias = at_centre - after @ centre - (weight * alone.log_fail).sum(1)
-    prior = np.clip(expit(bias + shape.shift), 1e-9, 1 - 1e-9)
+    log_odds = np.clip(bias + shape.shift, -LARGEST, LARGEST)
     coupling = (taught.coupling + taught.coupling.T) / 2
     np.fill_diagonal(coupling, 0.0)
     evidence = Evidence(
         slope, centre, old.excuse, old.anchor_columns, scale.T * old.anchor_log_odds,
-        field_weight=total, field_centre=at_centre, curve=shape.curve,
+        bias=bias + shape.shift - log_odds, field_weight=total, field_centre=at_centre, curve=shape.curve,
     )  # fmt: skip
-    return JointModel(NoisyOr(prior, noisyor.fail, noisyor.leak, noisyor.frozen, weight, coupling), evidence)
+    return JointModel(NoisyOr(expit(log_odds), noisyor.fail, noisyor.leak, noisyor.frozen, weight, coupling), evidence)
