@@ -16,7 +16,9 @@ from whatelse.store.labels import labels, to_csv, to_parquet
 from whatelse.teaching.decisions import CAP, ERROR, Opinion, combine, judge, looking, opinions_of, read_opinions
 
 
-def _line(version: int, subject: str, verdict: str, actor: str = "ann", undoes: int | None = None, **shown: Any) -> Entry:
+def _line(
+    version: int, subject: str, verdict: str, actor: str = "ann", undoes: int | None = None, **shown: Any
+) -> Entry:
     at = datetime(2026, 3, 2, tzinfo=UTC)
     return Entry("v", version, "tag", subject, verdict, undoes, actor, at, "model", shown, f"r{version}")
 
@@ -34,7 +36,9 @@ def test_a_persons_last_word_counts_and_what_is_taken_back_does_not() -> None:
     ]
     found = {(o.condition, o.person): o for o in opinions_of(lines)}
     assert set(found) == {("fall", "ann"), ("fall", "bob"), ("uti", "ann")}
-    assert found["fall", "ann"].confirmed and not found["fall", "bob"].confirmed and found["fall", "bob"].position is None
+    assert (
+        found["fall", "ann"].confirmed and not found["fall", "bob"].confirmed and found["fall", "bob"].position is None
+    )
     assert not found["uti", "ann"].confirmed and found["uti", "ann"].position == 4  # third, with one decided before
 
 

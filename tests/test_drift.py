@@ -57,7 +57,10 @@ def test_weeks_without_drift_bring_few_sentences_and_months_with_it_do() -> None
     vocabulary.counts[3] = 0.1 * vocabulary.visits
     found = alarms(vocabulary, [week_of(rates, 900, begins, rng)])
     assert [alarm.name for alarm in found] == ["word3"] and found[0].low < 0.1 < found[0].high < found[0].observed
-    assert found[0].sentence.startswith("In the week of 2026-01-05 'word3' was in ") and "learned from" in found[0].sentence
+    assert (
+        found[0].sentence.startswith("In the week of 2026-01-05 'word3' was in ")
+        and "learned from" in found[0].sentence
+    )
 
 
 @pytest.mark.parametrize("learned", [0, 3, 40, 400])
