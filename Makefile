@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench soak audit clean
 
 demo: $(VENV)/.serve
 	$(BIN)/whatelse demo
@@ -20,6 +20,14 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),5)
+
+audit: $(VENV)/.dev
+	$(BIN)/python scripts/lock.py --check
+	$(PIP) pip-audit
+	$(BIN)/python -m pip_audit --require-hashes --requirement requirements-serve.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

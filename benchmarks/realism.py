@@ -73,7 +73,7 @@ def simulated(department: Department, visits: int, seed: int) -> tuple[Floats, F
     for block in range(-(-visits // BLOCK)):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
         patients = draw_patients(department, Departures(), block * BLOCK, BLOCK, rng)
-        looks = draw_looks(department, patients, rng)
+        looks = draw_looks(department, patients, np.arange(BLOCK), rng)
         size = len(rates.reasons)
         lists = np.zeros((BLOCK, 2 * size + len(rates.drugs)))
         for k in range(looks.reasons.shape[1]):

@@ -87,7 +87,7 @@ def open_page(browser: Browser, url: str, width: int = 1280, height: int = 860, 
 
 
 def take(browser: Browser, service: Service, url: str, visit: Visit) -> None:
-    """All of them."""
+    """Take every screenshot of the README."""
     where = f"{url}/visit/{service.worklist.keys[service.worklist.visits.index(visit)]}"
     page = open_page(browser, where)
     page.screenshot(path=IMAGES / "visit.png")

@@ -28,7 +28,7 @@ import yaml
 from scipy.optimize import minimize
 from scipy.special import ndtri
 
-from whatelse.simulate.rates import BANDS, FINE, MEASURES, band, condition_states, fine_band
+from whatelse.simulate.rates import BANDS, FINE, MEASURES, RECORDED, band, condition_states, fine_band
 
 PACKAGE = Path(__file__).parents[1] / "src" / "whatelse"
 OTHER = "other complaint"
@@ -238,12 +238,9 @@ def count(records: list[Record], causes: Causes) -> dict[str, tuple[tuple[str, .
                 tables["hours"][cause, r.hour] += 1
         for cause, code in r.codes:
             tables["codes"][cause, code] += 1
-        taken = any(v in r.measures for v in ("temperature", "pulse", "respirations"))
         for name in MEASURES:
-            value = value_of(r, name, given)
-            if name in ("systolic", "diastolic", "saturation", "temperature", "pulse", "respirations") and not taken:
-                continue
-            tables["measures"][name, f, "" if value is None else int(value)] += 1
+            if (value := value_of(r, name, given)) is not None:
+                tables["measures"][name, f, int(value)] += 1
     kept = Counter({key: n for key, n in tables["codes"].items() if key[0] in names or (n >= 3 and key[1][0] != "P")})
     tables["codes"] = kept
     rows = {
@@ -256,6 +253,7 @@ def count(records: list[Record], causes: Causes) -> dict[str, tuple[tuple[str, .
     rows["couplings"] = (("conditions", "visits", "coupling"), pairs)
     rows["fields"] = (("fine_band", "sex", "condition", "field"), fields)
     rows["shifts"], rows["residuals"] = shifts(records, names, drugs)
+    rows["patterns"] = patterns(records)
     return rows
 
 
@@ -295,13 +293,11 @@ def _order(item: tuple[tuple[Any, ...], int]) -> tuple[tuple[str, str], ...]:
 
 
 def value_of(record: Record, name: str, given: Sequence[str]) -> float | None:
-    """One of MEASURES of a visit; `taken` is whether vital signs are recorded at all."""
+    """One of MEASURES of a visit, None where it was not recorded."""
     if name == "drugs":
         return float(min(len(given), 14))
     if name == "reasons":
         return float(max(len(record.reasons), 1))
-    if name == "taken":
-        return float(any(v in record.measures for v in ("temperature", "pulse", "respirations")))
     return record.measures.get(name)
 
 
@@ -370,6 +366,12 @@ def couplings(records: list[Record], names: Sequence[str]) -> tuple[list[tuple[A
         if alone[cell, i] > 0.5
     ]
     return pairs, fields
+
+
+def patterns(records: list[Record]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Which of RECORDED were recorded together, as a string of 1 and 0, by age band: gaps come in company."""
+    seen = Counter((fine_band(r.age), "".join(str(int(v in r.measures)) for v in RECORDED)) for r in records)
+    return ("fine_band", "recorded", "visits"), [(*key, n) for key, n in sorted(seen.items()) if n >= 2]
 
 
 def shifts(records: list[Record], names: Sequence[str], drugs: set[str]) -> tuple[Any, Any]:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from test_sources_mimic import make
+from whatelse.anchors import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
 from whatelse.server.run import open_service
@@ -137,6 +139,35 @@ def test_what_people_said_counts_for_more_than_billing(here: Path, tmp_path: Pat
         [False, True, False],
     ]
     np.testing.assert_array_equal(both.Y[2:], cohort.Y[2:])
+
+
+def test_a_model_of_a_folder_tags_a_folder(tmp_path: Path) -> None:
+    """'tag' and 'serve' on MIMIC-IV-ED, and what happens to a file that is something else."""
+    (tmp_path / "mimic").mkdir()
+    make(tmp_path / "mimic")
+    (tmp_path / "c.yaml").write_text(
+        json.dumps({"conditions": [{"name": "cold", "anchors": {"notes": ["cough"]}}]}), encoding="utf-8"
+    )
+    given = ("--conditions", tmp_path / "c.yaml", "--max-share", 1, "--out", tmp_path / "c")
+    run("build", "mimic-ed", tmp_path / "mimic", *given)
+    cohort = Cohort.open(tmp_path / "c")
+    assert cohort.vocabulary.source == {"source": "mimic-ed"} and cohort.Y is None  # no codes: nobody knows
+    rates = NoiseRates.from_given(cohort.conditions, prior=[0.3], sensitivity=[0.5], false_positive=[0.1])
+    Tagger("naive").fit(cohort, rates=rates).save(tmp_path / "m")
+    said = run("tag", tmp_path / "m", tmp_path / "mimic", "--limit", 1, "--json")
+    assert json.loads(said)["visit"] == cohort.ids[0]
+    settings = load_settings(
+        None, model=tmp_path / "m", visits=[tmp_path / "mimic"], database=f"sqlite:///{tmp_path}/d"
+    )
+    service = open_service(settings)
+    assert len(service.worklist.visits) == len(cohort)
+    service.close()
+
+
+def test_evaluate_where_no_visit_is_known_throughout(here: Path) -> None:
+    said = run("evaluate", here / "model", here / "cohort")
+    assert "held-out anchor" in said and "held-out tag needs such labels" in said
+    assert "held-out tag" in run("evaluate", here / "model", here / "cohort", "--labels", here / "labels.csv")
 
 
 def test_what_stops_names_the_next_step(here: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,22 @@ def test_every_source_says_what_it_reads() -> None:
     assert {"table", "mimic-ed", "nhamcs"} <= set(SOURCES)
     for name, source in SOURCES.items():
         assert source.name == name and source.reads and callable(source.read)
+
+
+def test_the_map_of_the_documentation_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "records.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "map.yaml").write_text(block, encoding="utf-8")
+    header = "Visit No;age;gender;nurse_note;nurse_addendum;drugs;dx1;dx2;dx3;acuity;came by;temp;lactate;bp;arrived"
+    cells = "7;44;2;fell;no loc;004380;W18;;N39.0;2;AMB;38,5;2.1;85/60;01.03.2018 14:05"
+    (tmp_path / "v.csv").write_text(f"{header}\n{cells}\n".replace(";004380;", ';"004380;27546";'), encoding="latin-1")
+    (visit,) = read_visits(tmp_path / "v.csv", columns=tmp_path / "map.yaml")
+    assert visit.sex == "M" and visit.triage_note == "fell\nno loc" and visit.dispensed is not None
+    assert visit.dispensed == (Code("gsn", "004380"), Code("gsn", "027546")) and visit.time is not None
+    assert {f"{c.system}:{c.code}" for c in visit.coded or ()} == {
+        *("triage:2", "arrival:ambulance", "vital:fever", "vital:shock")
+    }
+    assert visit.numbers == (("lactate", 2.1), ("systolic", 85.0))
 
 
 # ---- bands

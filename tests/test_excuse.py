@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import reference
 from whatelse.noisyor import NoisyOr, sample
-from whatelse.noisyor.anchored.excuses import LEAST, excused, find_excuses
+from whatelse.noisyor.anchored.excuses import LEAST, excused, find_excuses, refuted
 from whatelse.noisyor.mle import edit_anchors
 
 
@@ -114,3 +114,24 @@ def test_excused_visits_are_those_with_an_excusing_finding(rng: np.random.Genera
     for v in range(20):
         for i in range(3):
             assert found[v, i] == any(X[v, j] and excuse[i, j] for j in range(6))
+
+
+def test_what_is_refused_is_no_excuse_and_labels_refute(rng: np.random.Generator) -> None:
+    X, Y, model = visits(rng)
+    mention = ~Y[:, 0] & (rng.random(len(X)) < 0.05)
+    X[:, 30] = mention
+    X[mention, 0] = 1
+    args = sp.csr_matrix(X.astype(np.uint8)), np.arange(4), model.prior, sensitivity(model)
+    assert find_excuses(*args, np.random.default_rng(0))[0, 30]
+    refused = np.zeros((4, X.shape[1]), bool)
+    refused[0, 30] = True
+    assert not find_excuses(*args, np.random.default_rng(0), refused)[0, 30]
+
+    known = rng.random(Y.shape) < 0.5
+    found = refuted(args[0], args[1], Y, known)
+    for i in range(4):
+        for j in range(X.shape[1]):
+            beside = (X[:, i] > 0) & (X[:, j] > 0) & known[:, i]
+            true, false = (beside & Y[:, i]).sum(), (beside & ~Y[:, i]).sum()
+            assert found[i, j] == (true > 0 and true >= false)
+    assert not found[0, 30]

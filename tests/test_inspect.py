@@ -50,14 +50,15 @@ def test_what_columns_seem_to_be(tmp_path: Path, rng: np.random.Generator) -> No
     made = look.to_map()
     assert made["delimiter"] == ";" and made["encoding"] == "cp1252" and made["missing"] == ["n/a"]
     assert made["numbers"]["BP"]["part"] == 1 and made["numbers"]["Labor X"] == "bands"
-    assert made["numbers"]["Temp"]["rules"] == [">= 38 -> vital:temperature-high"]
+    assert made["numbers"]["Temp"] == [">= 38 -> vital:temperature-high"]
     assert made["coded"] == [{"column": "ESI", "system": "triage"}]
     assert made["billing"] == {"column": "Diagnosen", "separator": ",", "system": "icd"}
     assert made["time"] == {"column": "Ankunft", "format": "%d.%m.%Y %H:%M"}
     assert yaml.safe_load(look.to_yaml()) == made  # the file says what it means
     visits = list(read_visits(file, columns=made))
     assert len(visits) == 300 and visits[1].billing is not None and len(visits[1].billing) == 2
-    assert visits[1].numbers is not None and {"pulse", "systolic"} < {name for name, _ in visits[1].numbers}
+    assert visits[1].numbers is not None and [name for name, _ in visits[1].numbers] == ["labor_x"]
+    assert any(code.code == "temperature-high" for visit in visits for code in visit.coded or ())
     assert "Übelkeit" in (visits[0].triage_note or "") and "Dr. " not in look.to_yaml()
 
 

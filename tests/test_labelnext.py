@@ -204,6 +204,14 @@ def test_labels_are_never_overwritten(read_again: Path, tmp_path: Path) -> None:
     assert _run(read_again, "--count", 5, "--labels", out, "--out", tmp_path / "more.csv")[0] == 0
 
 
+def test_visits_at_random_all_weigh_the_same(read_again: Path, tmp_path: Path) -> None:
+    code, said = _run(read_again, "--count", 40, "--at-random", "--out", tmp_path / "r.csv")
+    assert code == 0 and "whatelse evaluate MODEL" in said
+    rows = _table(tmp_path / "r.csv")
+    assert len({row["visit"] for row in rows}) == 40 and {row["weight"] for row in rows} == {"1"}
+    assert {row["chance"] for row in rows} == {f"{40 / 300:.6g}"}
+
+
 def test_no_cell_of_the_sheet_is_a_formula(tmp_path: Path) -> None:
     record = Visit("1", chief_complaint='=HYPERLINK("x")', triage_note="-fever", md_comments="@x")
     made = build_cohort([record])

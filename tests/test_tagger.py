@@ -65,10 +65,24 @@ def test_unknown_learner_and_setting_are_refused() -> None:
 def test_without_labels_rates_are_given_or_assumed() -> None:
     whole = cohort()
     bare = Cohort(whole.X, whole.vocabulary, whole.ids)
-    assert (Tagger("naive").fit(bare).rates_.sensitivity == 0.5).all()
+    assumed = Tagger("naive").fit(bare).rates_
+    np.testing.assert_allclose(assumed.ppv, 0.5)
+    np.testing.assert_allclose(assumed.sensitivity, 0.5)
     rates = NoiseRates.from_labels(whole.A, whole.Y, whole.conditions)
     learned, direct = Tagger("naive").fit(bare, rates=rates), Tagger("naive").fit(whole)
     assert np.array_equal(learned.model_.noisyor.fail, direct.model_.noisyor.fail)
+
+
+def test_labels_of_the_cohort_are_used_unless_rates_are_given() -> None:
+    whole = cohort()
+    some = np.arange(len(whole)) < len(whole) // 2
+    half = Cohort(whole.X, whole.vocabulary, whole.ids, whole.Y, some)
+    taught = Tagger().fit(half)
+    assert taught.notes_["labels"]["labelled_visits"] == some.sum() and taught.model_.evidence.bends
+    hidden = Cohort(whole.X, whole.vocabulary, whole.ids)
+    given, blind = Tagger().fit(half, rates=taught.rates_), Tagger().fit(hidden, rates=taught.rates_)
+    assert "labels" not in given.notes_
+    assert given.model_.evidence.weight.tobytes() == blind.model_.evidence.weight.tobytes()
 
 
 def test_unfitted(visit: Visit) -> None:

@@ -35,9 +35,7 @@ def regular(path: Path) -> int:
     """The size of a regular file; InputError for a device, a pipe or a socket, which may never end."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-        raise InputError(
-            "is a device, a pipe or a socket and not a file; copy its content to one", file=path
-        )
+        raise InputError("is a device, a pipe or a socket and not a file; copy its content to one", file=path)
     return about.st_size
 
 

@@ -140,7 +140,7 @@ class Known:
         return condition in self.confirmed or condition in self.rejected
 
     def without(self, condition: str) -> Known:
-        """The same but for one condition, about which nobody has said anything."""
+        """What is known, less what was said of one condition."""
         return Known(
             tuple(c for c in self.confirmed if c != condition),
             tuple(c for c in self.rejected if c != condition),

@@ -117,7 +117,7 @@ class NoiseRates:
         return tuple(c for c, bad in zip(self.conditions, self.sensitivity <= self.false_positive, strict=True) if bad)
 
     def named(self, conditions: Sequence[str]) -> NoiseRates:
-        """The same rates under these names, where they were given without any: by position."""
+        """Rates whose conditions are nameless (numbers), with these names by position; rates with names as they are."""
         if self.conditions != tuple(str(i) for i in range(self.m)) or len(conditions) != self.m:
             return self
         return NoiseRates(self.prior, self.sensitivity, self.false_positive, tuple(conditions), self.intervals)

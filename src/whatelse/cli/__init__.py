@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import demo, export, learn, records, serve, sign, teach
+from whatelse.cli import demo, ehr, export, learn, records, serve, sign, teach
 from whatelse.errors import WhatelseError
 
 
@@ -64,3 +64,4 @@ export.register(app)
 demo.register(app)
 teach.register(app, serve.register(app))
 sign.register(app)
+ehr.register(app)

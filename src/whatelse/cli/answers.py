@@ -91,7 +91,9 @@ def _print_trust(found: dict[str, Any]) -> None:
 def _ratio(ratio: dict[str, Any], digits: int) -> str:
     if ratio["value"] is None:
         return ""
-    return f"{ratio['value']:.{digits}f} [dim]({ratio['low']:.{digits}f}-{ratio['high']:.{digits}f})[/dim]"
+    # a resample in which nothing was observed leaves an end of the interval open
+    low, high = ("?" if end is None else f"{end:.{digits}f}" for end in (ratio["low"], ratio["high"]))
+    return f"{ratio['value']:.{digits}f} [dim]({low}-{high})[/dim]"
 
 
 def answer(

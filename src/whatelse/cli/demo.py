@@ -26,7 +26,7 @@ SEED = 1
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
+    """Add `demo`."""
     app.command()(demo)
 
 

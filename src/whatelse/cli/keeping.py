@@ -62,7 +62,7 @@ def export_audit(
 
 
 def verify_audit(database: str = DATABASE_OPTION, expect: str | None = _Expect) -> None:
-    """The same for the audit."""
+    """Check that no line of the audit was changed, moved, added or taken out; prints the head to note elsewhere."""
     with _opened(database) as store:
         from whatelse.store import chain, schema
 

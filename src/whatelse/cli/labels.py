@@ -28,6 +28,9 @@ def label_next(
     labels: Path | None = typer.Option(
         None, "--labels", help="Labels made from an earlier list with the same seed and model: go on after them."
     ),
+    at_random: bool = typer.Option(
+        False, "--at-random", help="Any visit is as likely as any other: for labels to test by rather than learn from."
+    ),
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same list."),
     text: bool = typer.Option(True, help="Put what the records say beside each visit, for whoever decides."),
     visits: list[Path] | None = typer.Option(
@@ -43,13 +46,16 @@ def label_next(
     from whatelse.teaching.sheets import write_sheet
 
     opened = Cohort.open(cohort)
-    if model is None:
+    if at_random:
+        probability = np.zeros(opened.A.shape)
+    elif model is None:
         probability = guess_probabilities(opened)
     else:
         tagger = Tagger.load(model)
         probability = tagger.predict_proba(opened)
     done = np.flatnonzero((read_labels(labels, opened, others="skip") >= 0).any(1)) if labels is not None else ()
-    chosen = choose(opened.A, probability, count, seed=seed, done=done)
+    steer = np.zeros_like(opened.A) if at_random else opened.A
+    chosen = choose(steer, probability, count, seed=seed, done=done)
     records = _records(opened, {str(opened.ids[row]) for row in chosen.rows}, visits) if text else None
     write_sheet(out, opened, chosen, records)
     typer.echo(f"{count:,} visits to label are listed in {out}, from the top; stop anywhere")
@@ -57,7 +63,10 @@ def label_next(
         typer.echo(f"{out} holds text of the records: keep it where records may be kept ('--no-text' leaves it out)")
     folder, sheet = shlex.quote(str(cohort)), shlex.quote(str(out))
     typer.echo("next: write 1 or 0 under each condition (empty where you cannot tell), keep 'visit' and 'weight', and")
-    typer.echo(f"      whatelse fit {folder} --labels {sheet} --out model")
+    if at_random:
+        typer.echo(f"      whatelse evaluate MODEL {folder} --labels {sheet}")
+    else:
+        typer.echo(f"      whatelse fit {folder} --labels {sheet} --out model")
 
 
 def _records(cohort: Cohort, wanted: set[str], files: list[Path] | None) -> dict[str, Visit] | None:

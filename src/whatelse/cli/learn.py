@@ -74,6 +74,7 @@ def fit(
     from whatelse.cohort import Cohort
     from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
+    from whatelse.teaching.doubts import doubts, refuse_hopeless, sketch
 
     opened = Cohort.open(cohort)
     lesson = None
@@ -82,14 +83,19 @@ def fit(
             raise InputError("--rates learns without labels: give either it, or --labels and --decisions")
         lesson = read_lesson(opened, labels or [], decisions, error, skip_other_labels)
     given = _rates(opened, rates) if rates is not None else None
+    learn_from = opened if lesson is None else lesson.on(opened)
+    for doubt in (found := doubts(learn_from, given)):
+        print_note(str(doubt))
+    refuse_hopeless(found)
     tagger = Tagger(learner or learning.DEFAULT, settings=_settings(setting or []), seed=seed)
     began = time.perf_counter()
     with progress_bar() as told:
         if lesson is None:
             tagger.fit(opened, rates=given, progress=told)
         else:
-            tagger.fit(lesson.on(opened), weights=lesson.weight, belief=lesson.belief, progress=told)
+            tagger.fit(learn_from, weights=lesson.weight, belief=lesson.belief, progress=told)
     seconds = time.perf_counter() - began
+    tagger.notes_["learned_from"] = sketch(opened)
     digest = tagger.save(out)
     for condition in tagger.rates_.uninformative:
         print_note(f"the anchor of {condition} says nothing: it fires no more often with the condition than without")
@@ -112,16 +118,25 @@ def fit(
 def evaluate(
     model: Path = typer.Argument(..., help="A model file."),
     cohort: Path = typer.Argument(..., help="A cohort folder with the model's findings ('build --like')."),
+    labels: Path | None = typer.Option(
+        None, "--labels", help="CSV or Parquet: labels that people made, beside those that the cohort has."
+    ),
     draws: int = typer.Option(3, "--draws", min=1, help="Draws of the hidden tag."),
     seed: int = typer.Option(0, "--seed", min=0, help="Of the draws and the intervals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
-    """Held-out tag, held-out anchor and calibration of a model, with intervals, and by condition."""
+    """Held-out tag, and how far a model's answers come true, with intervals, and by condition."""
     from whatelse.cohort import Cohort
     from whatelse.evaluation.measures import measure
     from whatelse.tagger import Tagger
+    from whatelse.teaching.doubts import seen_before
+    from whatelse.teaching.labels import with_labels
 
-    measured = measure(Tagger.load(model), Cohort.open(cohort), draws=draws, seed=seed)
+    tagger, opened = Tagger.load(model), Cohort.open(cohort)
+    if said := seen_before(tagger.notes_.get("learned_from"), opened):
+        print_note(said)
+    opened = with_labels(opened, labels) if labels is not None else opened
+    measured = measure(tagger, opened, draws=draws, seed=seed)
     if as_json:
         typer.echo(json.dumps({"model": str(model), "cohort": str(cohort)} | measured, indent=1, allow_nan=False))
         return

@@ -45,5 +45,5 @@ def open_decisions(place: str, error: float | None = None) -> Decisions:
 
 
 def needs(missing: ImportError) -> str:
-    """What to do about it."""
+    """What to install when an import is missing."""
     return f"this needs {missing.name}, which is not installed: pip install 'whatelse[serve]'"

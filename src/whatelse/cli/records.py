@@ -291,6 +291,7 @@ def check(
     """Coverage, overlap, precision and recall of anchors, findings that break their independence, and what fired."""
     from whatelse.cohort import Cohort
     from whatelse.teaching.anchor_checks import check_anchors
+    from whatelse.teaching.doubts import doubts
 
     opened = Cohort.open(cohort)
     checks = check_anchors(opened, fdr=fdr, min_odds=min_odds)
@@ -303,6 +304,16 @@ def check(
         return
     print_checks(checks, labelled=opened.Y is not None)
     print_uses(uses)
+    found = doubts(opened)
+    for doubt in found:
+        print_note(str(doubt))
+    hopeless = sum(doubt.hopeless for doubt in found)
+    if hopeless:
+        typer.echo(f"verdict: nothing can be learned about {hopeless} of {len(checks)} conditions as it stands")
+    else:
+        typer.echo(
+            f"verdict: {'usable, with the doubts above' if found else 'nothing speaks against learning from these'}"
+        )
 
 
 def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:

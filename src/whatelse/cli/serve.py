@@ -61,6 +61,8 @@ def serve(
     ),
     config: Path | None = typer.Option(None, "--config", help="YAML file with these and all other settings."),
     settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
+    cds_hooks: bool | None = typer.Option(None, "--cds-hooks", help="Answer CDS Hooks calls at /cds-services."),
+    check: bool = typer.Option(False, "--check", help="Try every connection that is configured, say what is wrong."),
     log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
 ) -> None:
     """Serve the tagging page: suggested tags beside the note; confirm or reject, and the rest updates at once."""
@@ -75,6 +77,7 @@ def serve(
         trusted_keys=trusted_key or None, database=database, auth=auth,
         source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
         watch_model=watch_model,
+        cds_hooks=cds_hooks,
     )  # fmt: skip
     from whatelse.server.settings import load_settings
 
@@ -83,7 +86,20 @@ def serve(
         raise typer.BadParameter("must be debug, info, warning or error", param_hint="--log-level")
     logging.basicConfig(level=max(level, logging.INFO), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger().setLevel(level)
+    if check:
+        _check(load_settings(config, **given))
+        return
     server.serve(load_settings(config, **given), lambda url: typer.echo(f"whatelse is at {url} (Ctrl-C ends it)"))
+
+
+def _check(settings: Any) -> None:
+    from whatelse.server.check import check
+
+    lines = list(check(settings))
+    for line in lines:
+        typer.echo(f"{'ok   ' if line.good else 'WRONG'} {line.what}{': ' if line.says else ''}{line.says}")
+    if not all(line.good for line in lines):
+        raise typer.Exit(1)
 
 
 def create(

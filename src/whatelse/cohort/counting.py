@@ -70,7 +70,7 @@ class Labels:
                 )
 
     def merge(self, other: Labels) -> None:
-        """Add the labels of visits that come after these."""
+        """Append the labels that another collected, of later visits."""
         self.other += other.other
         self.named += other.named
         self.ids += other.ids
@@ -112,7 +112,7 @@ class Rows:
         return self
 
     def merge(self, other: Rows) -> None:
-        """Add the rows of visits that come after these."""
+        """Append the rows that another made, of later visits."""
         self.vocabulary.check_same(other.vocabulary)
         self.labels.merge(other.labels)
         _append(self._numbers, self._ends, other._numbers, other._ends)
@@ -140,7 +140,7 @@ class Collector:
         return len(self._word_end) - 1
 
     def add(self, visit: Visit) -> None:
-        """O(length of the record)."""
+        """Collect the words, facts, numbers and labels of a visit. O(length of the record)."""
         self.labels.add(visit)
         finder, words = self.finder, self.words
         facts: set[int] = set()

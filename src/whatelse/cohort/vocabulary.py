@@ -178,7 +178,7 @@ class Vocabulary:
     # ---- JSON
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON values."""
+        """The vocabulary as JSON values."""
         return {
             "schema": SCHEMA,
             "names": list(self.names),

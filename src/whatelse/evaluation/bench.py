@@ -42,7 +42,7 @@ TRUSTED = 3_000  # test visits whose answers are compared with the truth
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run it.
+    """How `reproduce` learns the models and asks them.
 
     protocol    all-visits: learn from every visit; paper: only from those with two or more true conditions
     few_labels  noise rates from so many labelled visits, at random; None: from the labels of all that are learned from

@@ -22,7 +22,7 @@ VISITS = 5_000  # labelled visits that are looked at, at most
 
 
 def trust(model: Model, cohort: Cohort, *, visits: int = VISITS, seed: int = 0) -> dict[str, Any] | None:
-    """Measured on at most so many labelled visits of the cohort, at random; None where no visit is labelled.
+    """How far a model can be trusted, on at most `visits` labelled visits, at random; None where no visit is labelled.
 
     Cost: one posterior for each visit, each true tag and each likeliest tag that is shown.
     """
@@ -30,7 +30,7 @@ def trust(model: Model, cohort: Cohort, *, visits: int = VISITS, seed: int = 0) 
 
 
 def trust_of(answer: Answer, cohort: Cohort, *, visits: int = VISITS, seed: int = 0) -> dict[str, Any] | None:
-    """The same of anything that answers as a model does."""
+    """How far an `Answer` can be trusted, whatever gives it; arguments and result as of `trust`."""
     labelled = np.flatnonzero(cohort.labelled)
     if cohort.Y is None or not labelled.size:
         return None

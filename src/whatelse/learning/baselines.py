@@ -7,6 +7,7 @@ All are told the anchors' noise rates, as the paper does for fairness. The first
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from whatelse.errors import ModelError
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
+HELD_OUT = 0.2  # share of the visits that the penalty is chosen by
 
 
 def naive_labels(
@@ -78,13 +79,7 @@ class Classifiers:
 
 
 def noise_tolerant(
-    X: sp.csr_matrix,
-    anchor_columns: ArrayLike,
-    rates: Rates,
-    *,
-    penalties: tuple[float, ...] = PENALTIES,
-    held_out: float = 0.2,
-    seed: int = 0,
+    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: Rates, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
 ) -> Classifiers:
     """Logistic regressions that minimise the unbiased loss of Natarajan et al. (2013) on visits without their anchors.
 
@@ -104,83 +99,54 @@ def noise_tolerant(
     """
     columns = np.asarray(anchor_columns, np.int64)
     sens, fpr = rates.informative().sensitivity, rates.false_positive
-    fit, _, chosen = _choose(X, columns, sens, fpr, penalties, _some(X, held_out, seed))
+    fit, chosen = _choose(X, columns, sens, fpr, penalties, seed)
     return Classifiers(fit[:-1], fit[-1], np.ones(len(columns)), rates.ppv[1], columns, chosen)
 
 
 def elkan_noto(
-    X: sp.csr_matrix,
-    anchor_columns: ArrayLike,
-    rates: Rates,
-    *,
-    penalties: tuple[float, ...] = PENALTIES,
-    held_out: float = 0.2,
-    seed: int = 0,
+    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: Rates, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
 ) -> Classifiers:
     """Logistic regressions of each anchor on the rest of the visit, divided by a constant: Elkan and Noto (2008).
 
     They take an anchor for a label that is sometimes missing and never wrong, and missing at random among the visits
-    that have the condition. Then P(A=1|x) = c P(Y=1|x) with c = P(A=1|Y=1), and c is the mean of P(A=1|x) over visits
-    whose anchor fires, counted in visits that the regression did not see (too low where x leaves doubts about Y). So
-    P(Y=1|x) = P(A=1|x) / c, at most 1. The noise rates are used where an anchor is seen and, as c, where it fires in
-    none of the visits kept apart. Cost: that of `noise_tolerant`.
+    that have the condition. Then P(A=1|x) = c P(Y=1|x) with c = P(A=1|Y=1), and so P(Y=1|x) = P(A=1|x) / c, at most 1.
+    They estimate c by the mean of P(A=1|x) over visits whose anchor fires, which is too low wherever x leaves doubts
+    about Y; here all baselines are told the noise rates, and c is the sensitivity. Cost: that of `noise_tolerant`.
     """
     columns = np.asarray(anchor_columns, np.int64)
-    always, never = np.ones(len(columns)), np.zeros(len(columns))
-    test = _some(X, held_out, seed)
-    A = X[test][:, columns].toarray().astype(bool)
-    fit, apart, chosen = _choose(X, columns, always, never, penalties, test)
-    found = expit(_censored(X[test], columns) @ apart[:-1] + apart[-1])
-    c = np.where(A.any(0), (found * A).sum(0) / np.maximum(A.sum(0), 1), rates.sensitivity)
-    if not (c > 0).all():
-        raise ModelError(
-            f"the anchor of condition {int(np.argmin(c))} is not seen in any visit that has it: nothing can be learned "
-            "from it; choose another anchor"
-        )
+    c = rates.informative().sensitivity
+    fit, chosen = _choose(X, columns, np.ones(len(columns)), np.zeros(len(columns)), penalties, seed)
     return Classifiers(fit[:-1], fit[-1], c, rates.ppv[1], columns, chosen)
 
 
 def _choose(
-    X: sp.csr_matrix, columns: NDArray[np.int64], sens: Floats, fpr: Floats, penalties: tuple[float, ...], test: Bools
-) -> tuple[Floats, Floats, Floats]:
-    """For each condition the penalty under which the visits of `test` (N,) show their anchors best, and the weights.
-
-    Returns weights and, last, biases (n+1, m), learned from all visits; the same learned without those of `test`; and
-    the penalties (m,).
-    """
+    X: sp.csr_matrix, columns: NDArray[np.int64], sens: Floats, fpr: Floats, penalties: Sequence[float], seed: int
+) -> tuple[Floats, Floats]:
+    """Weights and, last, biases (n+1, m) of the regressions, and the penalties (m,) that held-out anchors chose."""
     A = X[:, columns].toarray().astype(bool)
-    censored = _censored(X, columns)
+    keep = np.ones(X.shape[1])
+    keep[columns] = 0.0
+    censored = sp.csr_matrix(X.astype(float) @ sp.diags(keep))
+    censored.eliminate_zeros()
     target = np.where(A, (1 - fpr) / (sens - fpr), -fpr / (sens - fpr))
+
+    test = np.random.default_rng(seed).random(X.shape[0]) < HELD_OUT
     learn, check = censored[~test], censored[test]
-    fit = np.empty((X.shape[1] + 1, len(columns)))
-    apart, chosen = np.empty_like(fit), np.empty(len(columns))
+    fit, chosen = np.empty((X.shape[1] + 1, len(columns))), np.empty(len(columns))
+    path = sorted(penalties, reverse=True)
     for i in range(len(columns)):
         best, w = np.inf, np.zeros(X.shape[1] + 1)
-        for penalty in sorted(penalties, reverse=True):
+        start, chosen[i] = w, path[0]
+        for penalty in path if len(path) > 1 else ():
             w = _logistic(learn, target[~test, i], penalty, w)  # the most penalised is the easiest and starts the next
             p_anchor = np.clip(fpr[i] + (sens[i] - fpr[i]) * expit(check @ w[:-1] + w[-1]), 1e-12, 1 - 1e-12)
             loss = -np.where(A[test, i], np.log(p_anchor), np.log1p(-p_anchor)).mean()
             if loss >= best:
                 break  # along the path the loss falls, then rises
-            best, apart[:, i], chosen[i] = loss, w, penalty
-        fit[:, i] = _logistic(censored, target[:, i], chosen[i], apart[:, i])
-    fit[columns] = apart[columns] = 0.0
-    return fit, apart, chosen
-
-
-def _censored(X: sp.csr_matrix, columns: NDArray[np.int64]) -> sp.csr_matrix:
-    """X without its anchors, of the same shape."""
-    keep = np.ones(X.shape[1])
-    keep[columns] = 0.0
-    censored = sp.csr_matrix(X.astype(float) @ sp.diags(keep))
-    censored.eliminate_zeros()
-    return censored
-
-
-def _some(X: sp.csr_matrix, share: float, seed: int) -> Bools:
-    """(N,) a share of the visits, at random."""
-    some: Bools = np.random.default_rng(seed).random(X.shape[0]) < share
-    return some
+            best, start, chosen[i] = loss, w, penalty
+        fit[:, i] = _logistic(censored, target[:, i], chosen[i], start)
+    fit[columns] = 0.0
+    return fit, chosen
 
 
 def _logistic(X: sp.csr_matrix, target: Floats, penalty: float, start: Floats) -> Floats:

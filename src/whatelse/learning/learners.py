@@ -1,6 +1,7 @@
 """The learners by name: from a cohort and its noise rates to a joint model.
 
-Each takes arrays out of the cohort and hands them to `noisyor/`. None but `oracle` looks at labels.
+Each takes arrays out of the cohort and hands them to `noisyor/`. Only `oracle` looks at labels, and
+`anchored` where it is told to.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from whatelse.errors import CohortError, ModelError
 from whatelse.learning.baselines import naive_labels, oracle
 from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, HeldoutAnchors, NvilSettings, hold_out, run_courses
 from whatelse.noisyor.anchored.em import fit_em
+from whatelse.noisyor.anchored.excuses import refuted
 from whatelse.noisyor.anchored.learner import fit_anchored
 from whatelse.noisyor.joint import JointModel, Model
 from whatelse.noisyor.moments import Counts, moments_model
-from whatelse.noisyor.params import Floats
+from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
 from whatelse.noisyor.taught.learner import fit_labels
@@ -52,14 +54,16 @@ def learn_anchored(
     labels: bool = False,
     weights: Any = None,
     belief: Any = None,
+    no_excuse: Sequence[tuple[str, str]] = (),
 ) -> Learned:
     """The default (docs/learning.md): what anchors teach and, with `labels`, what the cohort's labels add to it.
 
     weights  (N,) or (N, m) how many visits each label stands for (`label-next`), NaN or 0 where there is none; None:
              labelled visits were chosen at random
     belief   (N, m) the chance that each label is true, where those who labelled may have erred; None: labels are true
+    no_excuse  (condition, finding) pairs: the finding may not excuse the condition's anchor
     """
-    learned = _from_anchors(cohort, rates, seed, progress)
+    learned = _from_anchors(cohort, rates, seed, progress, _refused(cohort, labels, no_excuse))
     if not labels or cohort.Y is None or not cohort.known.any():
         return learned
     progress("learning from labels", 0, 1)
@@ -79,7 +83,22 @@ def learn_anchored(
     return Learned(taught.model, learned.history, learned.converged, learned.notes | {"labels": told})
 
 
-def _from_anchors(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
+def _refused(cohort: Cohort, labels: bool, no_excuse: Sequence[tuple[str, str]]) -> Bools:
+    """(m, n) bool: what may not excuse, because a person or, where they may be looked at, the labels say so."""
+    refused = np.zeros((len(cohort.conditions), cohort.X.shape[1]), bool)
+    if labels and cohort.Y is not None:
+        rows = np.flatnonzero(cohort.known.any(1))
+        refused |= refuted(cohort.X[rows], cohort.anchor_columns, cohort.Y[rows], cohort.known[rows])
+    for condition, finding in no_excuse:
+        if condition not in cohort.conditions or finding not in cohort.vocabulary.index:
+            raise CohortError(
+                f"no_excuse names {condition!r} and {finding!r}: needs a condition and a finding of the cohort"
+            )
+        refused[cohort.conditions.index(condition), cohort.vocabulary.index[finding]] = True
+    return refused
+
+
+def _from_anchors(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, refused: Bools) -> Learned:
     """Without labels. Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
 
     EM climbs the likelihood of the noisy-or. On visits that obey the model this makes it better, and held-out anchors
@@ -96,7 +115,9 @@ def _from_anchors(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progre
             on_step=lambda step, model: progress("learning by EM", step.step, EM_STEPS),
         )  # fmt: skip
         return Learned(JointModel.plain(fit.model), tuple(step.bound for step in fit.history), fit.converged, notes)
-    anchored = fit_anchored(cohort.X, cohort.anchor_columns, arrays(rates), seed=seed, on_step=progress)
+    anchored = fit_anchored(
+        cohort.X, cohort.anchor_columns, arrays(rates), refused=refused, seed=seed, on_step=progress
+    )
     names = cohort.vocabulary.names
     notes |= {
         "weight_of_findings": anchored.kappa,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike
 
 from whatelse.errors import QueryError
 from whatelse.noisyor.joint import Model
@@ -24,22 +23,12 @@ from whatelse.noisyor.states import DEAD, split_products, with_cause
 MOST = 25  # free conditions
 
 
-def enumerate_posterior(
-    model: Model,
-    present: Any,
-    unobserved: Any = None,
-    confirmed: Any = None,
-    rejected: Any = None,
-    count: ArrayLike | None = None,
-    evidence: ArrayLike | None = None,
-    *,
-    top: int = 5,
-) -> Posterior:
-    """The same question as `posterior`, answered from all 2^M states of the M <= 25 free conditions.
+def enumerate_posterior(model: Model, present: Any, *, top: int = 5, **question: Any) -> Posterior:
+    """The answer to a question, put as to `posterior`, from all 2^M states of the M <= 25 free conditions.
 
     error_bound is what rounding can do. Cost O(2^M P) per visit.
     """
-    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, count, evidence)
+    noisyor, query = lay_out(model, present, **question)
     out = empty(noisyor, query, top)
     t = tables(noisyor)
     starts = query.present[0], query.unobserved[0]

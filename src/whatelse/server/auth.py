@@ -81,7 +81,7 @@ class Gate:
         return await self._remembered(b"b" + token.encode("utf-8", "replace"), address, ask, token)
 
     async def signing_in(self, token: str, address: str) -> Person:
-        """The same for the page's sign-in; 401 if the token is nobody's."""
+        """Whose token the sign-in page was given; 401 if it is nobody's, 429 if too many wrong ones came."""
         person = await self.bearer(token, address)
         if person is None:
             raise HTTPException(401, "that token is not known here, or no longer good")

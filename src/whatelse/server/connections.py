@@ -43,7 +43,7 @@ class Door:
         return True
 
     def leave(self, connection: HttpToolsProtocol, group: str) -> None:
-        """It is closed."""
+        """Take a connection that was closed out of the counts."""
         self.count -= 1
         self.by_address[group] -= 1
         if not self.by_address[group]:

@@ -32,7 +32,7 @@ TICK = 0.02  # seconds between two looks at how late the event loop is
 
 
 class Busy(HTTPException):
-    """It would take too long: 503, and when to come again."""
+    """Too much waits already: the client is told 503, and when to come again."""
 
     def __init__(self, wait: float) -> None:
         after = str(min(30, int(wait) + 1))
@@ -60,7 +60,7 @@ class Lane:
         return await asyncio.wrap_future(self.submit(work, *args))
 
     def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
-        """The same for a thread that waits, or for nobody. Busy if too much waits already."""
+        """Put `work` in line; its result is for a thread that waits, or for nobody. Busy if too much waits already."""
         future: Future[T] = Future()
         with self._ready:
             if self._closed:

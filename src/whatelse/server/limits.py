@@ -32,7 +32,7 @@ class Buckets:
         return wait
 
     def peek(self, name: str) -> float:
-        """Seconds to wait for one; nothing is taken."""
+        """Seconds until a bucket has one to give; nothing is taken."""
         return self.take(name, 0.0) or self._wait(name)
 
     def _wait(self, name: str) -> float:

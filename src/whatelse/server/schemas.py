@@ -56,7 +56,7 @@ class AskedVisit(Strict):
 
 
 class AskedWhy(AskedVisit):
-    """The same, about one condition."""
+    """A visit with what is known of it, and the condition to explain."""
 
     condition: Name
 

@@ -27,7 +27,7 @@ class SettingsError(WhatelseError):
 
 
 class Settings(EhrSettings, BaseSettings):
-    """See the module. Lists are written as JSON in the environment: WHATELSE_ALLOWED_HOSTS='["tags.example.org"]'."""
+    """Settings of a service. In the environment a list is JSON: WHATELSE_ALLOWED_HOSTS='["tags.example.org"]'."""
 
     model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="forbid", frozen=True)
 

@@ -63,7 +63,7 @@ def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
 
 
 async def _readable(service: Service, visit: schemas.TypedVisit) -> None:
-    """413 if its notes would keep everybody waiting."""
+    """Refuse with 413 a visit whose notes would keep everybody waiting."""
     notes, limits = (visit.chief_complaint, visit.triage_note, visit.md_comments), service.settings
     if why := await service.run(too_much_text, notes, limits.max_characters, limits.max_words):
         raise HTTPException(413, why)

@@ -51,7 +51,7 @@ def _condition(tagger: Tagger, name: str) -> str:
 @router.get("/visits", responses=REFUSALS)
 async def list_visits(service: Here, _: Viewer, offset: int = 0, limit: int = 50) -> schemas.Rows:
     """Visits in the order of their file."""
-    wanted = schemas.Search(offset=max(0, offset), limit=min(max(1, limit), 200))
+    wanted = schemas.Search(offset=min(max(0, offset), 2**31 - 1), limit=min(max(1, limit), 200))
     return await service.run(_rows, service, wanted)
 
 

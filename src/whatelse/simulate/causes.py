@@ -9,6 +9,7 @@ condition that the patient does not have; cause is the condition, a colon and ho
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,7 +127,8 @@ class _Explain:
 
     def _said(self, cause: int, reason: int) -> float:
         rates = self.department.rates
-        return max(float(rates.first[cause, self.band, reason] - rates.usual_first[self.band, reason]), 0.0)
+        found, usual = float(rates.first[cause, self.band, reason]), float(rates.usual_first[self.band, reason])
+        return max(found - usual, 0.0) if found > -math.inf < usual else 0.0
 
     def drug(self, name: str) -> tuple[str, str]:
         """Which cause a drug was given for: by how much commoner it is among the cause's visits."""

@@ -87,9 +87,8 @@ def _block(
     m, first = len(department.conditions), block * BLOCK
     everyone = draw_patients(department, departures, first, BLOCK, rng)
     keep = np.flatnonzero(everyone.on[:, :m].sum(axis=1) >= min_conditions)
-    all_looks = draw_looks(department, everyone, rng) if departures.prose else None
+    looks = draw_looks(department, everyone, keep, rng) if departures.prose else None
     patients, chances = everyone.take(keep), Chances.draw(department, BLOCK, rng).take(keep)
-    looks = all_looks.take(keep) if all_looks is not None else None
     seen = observe(department, departures, patients, chances, looks)
 
     shown, named, mentioned, causes = (_rows(x) for x in (seen.findings, seen.named, seen.mentioned, patients.on))

@@ -7,7 +7,7 @@ same age; a further condition of the patient moves them by how much it does so i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from whatelse.simulate.content import Department
 from whatelse.simulate.patients import Patients
-from whatelse.simulate.rates import FINE, MEASURES, VITALS
+from whatelse.simulate.rates import FINE, MEASURES, RECORDED
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -39,18 +39,18 @@ class Looks:
         """One measure of all visits."""
         return np.asarray(self.measure[:, MEASURES.index(name)])
 
-    def take(self, rows: Ints) -> Looks:
-        """Some of the visits."""
-        return Looks(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+def draw_looks(department: Department, everyone: Patients, keep: Ints, rng: np.random.Generator) -> Looks:
+    """Looks of the visits `keep` of a block; what is drawn for them does not depend on which are kept.
 
-def draw_looks(department: Department, patients: Patients, rng: np.random.Generator) -> Looks:
-    """Looks of a block of visits. O(N (reasons + drugs))."""
-    rates, m, size = department.rates, len(department.conditions), patients.primary.size
-    noise = rng.standard_normal((size, len(MEASURES))) @ rates.factor.T
-    missing = rng.random((size, len(MEASURES)))
-    gumbel_first, gumbel_other = rng.gumbel(size=(2, size, len(rates.reasons)))
-    gumbel_drug = rng.gumbel(size=(size, len(rates.drugs)))
+    O(N (reasons + drugs)).
+    """
+    rates, m, size = department.rates, len(department.conditions), everyone.primary.size
+    noise = (rng.standard_normal((size, len(MEASURES))) @ rates.factor.T)[keep]
+    missing = rng.random(size)[keep]
+    gumbel_first, gumbel_other = rng.gumbel(size=(2, size, len(rates.reasons)))[:, keep]
+    gumbel_drug = rng.gumbel(size=(size, len(rates.drugs)))[keep]
+    patients = everyone.take(keep)
     base = np.where(patients.lead >= 0, patients.lead, patients.primary)
     who = base, patients.band
     moved = rates.shift[who].copy()
@@ -90,17 +90,14 @@ def _measures(department: Department, patients: Patients, z: Floats, missing: Fl
         rows = np.flatnonzero(patients.fine == f)
         for v in range(len(MEASURES)):
             values, shares = department.rates.values[v][f]
-            if not shares.size:
-                continue
-            found = values[np.minimum(np.searchsorted(shares, u[rows, v]), shares.size - 1)]
-            result[rows, v] = np.where(missing[rows, v] < values[-1], np.nan, found)
-    taken = result[:, MEASURES.index("taken")] == 1
-    result[:, : len(VITALS)][~taken] = np.nan
-    pressure = [MEASURES.index("systolic"), MEASURES.index("diastolic")]
-    result[np.isnan(result[:, pressure]).any(axis=1)[:, None] & np.isin(np.arange(len(MEASURES)), pressure)] = np.nan
+            result[rows, v] = values[np.minimum(np.searchsorted(shares, u[rows, v]), shares.size - 1)]
+        known, shares = department.rates.pattern[f]
+        recorded = known[np.minimum(np.searchsorted(shares, missing[rows]), shares.size - 1)]
+        result[rows, : len(RECORDED)] = np.where(recorded, result[rows, : len(RECORDED)], np.nan)
+    pressure = MEASURES.index("systolic"), MEASURES.index("diastolic")
     top, low = pressure
     close = result[:, low] > result[:, top] - 15  # a pressure's two numbers are drawn one by one
-    result[close, low] = np.maximum(result[close, top] - 15 - 25 * missing[close, low], 25).round()
+    result[close, low] = np.maximum(result[close, top] - 15 - 25 * missing[close], 25).round()
     infant = patients.age < 3
     result[infant, MEASURES.index("pain")] = np.nan  # who cannot count states no number
     return result

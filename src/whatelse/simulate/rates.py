@@ -28,9 +28,9 @@ FINE = (0, 1, 5, 12, 18, 30, 45, 55, 65, 75, 85)  # where age bands begin, for p
 BANDS = (0, 5, 18, 45, 65)  # wider ones, for what few visits tell
 MEASURES = (
     *("temperature", "pulse", "respirations", "systolic", "diastolic", "saturation", "pain", "triage"),
-    *("ambulance", "admitted", "drugs", "reasons", "taken"),
+    *("ambulance", "admitted", "drugs", "reasons"),
 )
-VITALS = MEASURES[:6]
+RECORDED = MEASURES[:8]  # those that may not have been recorded
 MOST = 4  # conditions at once
 LEAN = 12.0  # visits that a rate is held back by
 NEVER = -40.0
@@ -71,7 +71,8 @@ class Rates:
     drug                 (c, B, drugs) log odds of being given;  flag: (c, B, flags) rates of chronic conditions
     month                (c, 12) relative to all visits;  hour: (c, 24) cumulative
     shift                (c, B, measures) in probits;  factor: (measures, measures), its square the rest's correlation
-    values               per measure and fine band: (values, cumulative shares), NaN for what was not recorded
+    values               per measure and fine band: (values, cumulative shares)
+    pattern              per fine band: (k, 8) which of RECORDED were recorded together, and (k,) cumulative shares
     codes                per cause: (ICD-10 codes, cumulative shares)
     usual_first, usual_other, usual_drug   the same as first … for all visits, (B, …)
     drug_rate, flag_rate, reason_share     (c + 1, drugs), (flags,), (c - m,) regardless of age
@@ -107,6 +108,7 @@ class Rates:
     shift: Floats
     factor: Floats
     values: tuple[tuple[tuple[Floats, Floats], ...], ...]
+    pattern: tuple[tuple[Bools, Floats], ...]
     codes: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]
 
     def states(self, correlation: float, competition: float) -> Floats:
@@ -222,6 +224,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         shift=shift,
         factor=np.asarray(np.linalg.cholesky(correlation), dtype=np.float64),
         values=_values(rows["measures"]),
+        pattern=_patterns(rows["patterns"]),
         codes=tuple(_codes(rows["codes"], name) for name in causes),
     )
 
@@ -240,7 +243,7 @@ TABLES = (
         "chronic",
         "months",
     ),
-    *("hours", "codes", "measures", "shifts", "residuals"),
+    *("hours", "codes", "measures", "shifts", "residuals", "patterns"),
 )
 
 
@@ -293,21 +296,22 @@ def _couplings(rows: list[dict[str, str]], place: dict[str, int]) -> tuple[tuple
 
 
 def _values(rows: list[dict[str, str]]) -> tuple[tuple[tuple[Floats, Floats], ...], ...]:
-    tables: dict[tuple[str, int], dict[float, int]] = {}
+    tables: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for r in rows:
-        value = float(r["value"]) if r["value"] else np.nan
-        tables.setdefault((r["measure"], int(r["fine_band"])), {})[value] = int(r["visits"])
+        tables.setdefault((r["measure"], int(r["fine_band"])), []).append((float(r["value"]), int(r["visits"])))
     result = []
     for name in MEASURES:
-        by_band = []
-        for f in range(len(FINE)):
-            table = tables[name, f]
-            known = sorted(v for v in table if v == v)
-            missing = sum(n for v, n in table.items() if v != v)
-            counts = np.array([table[v] for v in known], dtype=float)
-            shares = np.cumsum(counts) / max(counts.sum(), 1)
-            by_band.append((np.array([*known, missing / max(counts.sum() + missing, 1)]), shares))
-        result.append(tuple(by_band))
+        found = [sorted(tables[name, f]) for f in range(len(FINE))]
+        result.append(tuple((np.array([v for v, _ in t]), _cumulative(np.array([n for _, n in t]))) for t in found))
+    return tuple(result)
+
+
+def _patterns(rows: list[dict[str, str]]) -> tuple[tuple[Bools, Floats], ...]:
+    result = []
+    for f in range(len(FINE)):
+        here = [r for r in rows if int(r["fine_band"]) == f]
+        known = np.array([[letter == "1" for letter in r["recorded"]] for r in here])
+        result.append((known, _cumulative(np.array([int(r["visits"]) for r in here]))))
     return tuple(result)
 
 

@@ -176,8 +176,9 @@ def _guess(name: str, values: list[Any], rows: int, taken: set[str]) -> Seen:
         return Seen(*seen, "coded", f"{different} values: {shown}", {"column": name, "system": system})
     if numeric:
         return Seen(*seen, "numbers", f"{min(numbers):g} to {max(numbers):g}; bands are learned", "bands")
-    if sum(bool(_ICD.fullmatch(t.split("|")[0].strip().upper())) for t in texts) > 0.8 * len(texts):
-        return _codes(seen, "billing", texts)
+    first = [re.split(r"[|;,]", t)[0].strip().upper() for t in texts]
+    if sum(bool(_ICD.fullmatch(t)) for t in first) > 0.8 * len(first) and sum(map(len, first)) > 3.2 * len(first):
+        return _codes(seen, "billing", texts)  # three characters alone may as well be a bed
     if _time_format(values) is not None:
         return Seen(*seen, "", "dates and times; map it as 'time' if it is the arrival")
     if _length(texts) >= 25 and different > 0.3 * len(texts):
@@ -209,7 +210,7 @@ def _codes(seen: tuple[str, int, int], field: str, texts: list[str]) -> Seen:
 
 def _vital(seen: tuple[str, int, int], plain: str, values: list[Any], numbers: list[float]) -> Seen | None:
     bare = re.sub(r"_?\(.*\)|_(c|f|bpm|mmhg)$", "", plain)  # without its unit
-    for name, known in _names()["vitals"].items():
+    for known in _names()["vitals"].values():
         if plain not in known["names"] and bare not in known["names"]:
             continue
         pairs = _numbers(values, part=1) if len(numbers) < 0.9 * len(values) else []
@@ -217,9 +218,7 @@ def _vital(seen: tuple[str, int, int], plain: str, values: list[Any], numbers: l
             return None
         middle = sorted(numbers or pairs)[len(numbers or pairs) // 2]
         rules = known["rules"] if "rules" in known else known["celsius" if middle < 60 else "fahrenheit"]
-        line: dict[str, Any] = {"name": name, "rules": rules, "bands": True}
-        if pairs:
-            line["part"] = 1
+        line = {"part": 1, "rules": rules} if pairs else rules
         low, high = min(numbers or pairs), max(numbers or pairs)
         return Seen(*seen, "numbers", f"{low:g} to {high:g}, {len(numbers or pairs):,} measured", line)
     return None

@@ -233,7 +233,7 @@ def _unpacked(metadata: pq.FileMetaData) -> int:
 
 
 def _growing(path: Path, size: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches, as long as the texts of their rows are not far more than the file has bytes."""
+    """Pass batches on, as long as the texts of their rows are not far more than the file has bytes."""
     grown = 0
     for batch in batches:
         for column in batch.columns:

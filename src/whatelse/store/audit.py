@@ -33,7 +33,7 @@ class Event:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def row(self) -> dict[str, Any]:
-        """As the table has it: nothing in it that a database would choke on."""
+        """The event as a row of the table, without characters that a database would choke on."""
         return {
             "at": self.at,
             "event": self.event[:32],

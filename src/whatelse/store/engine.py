@@ -62,7 +62,7 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """The same for one transaction that writes; an IntegrityError is left as it is."""
+    """A connection for one transaction that writes; StoreError as of `reading`, an IntegrityError is left as it is."""
     try:
         with engine.connect().execution_options(writes=True) as connection, connection.begin():
             yield connection

@@ -256,7 +256,7 @@ class Store:
         return self.states([visit]).get(visit, State())
 
     def states(self, visits: Sequence[str]) -> dict[str, State]:
-        """The same for many; visits nobody decided on are left out."""
+        """What is decided about each of many visits now; those that nobody decided on are left out."""
         with reading(self.engine) as connection:
             histories = _brief(connection, visits)
         return {visit: state_of(lines) for visit, lines in histories.items()}

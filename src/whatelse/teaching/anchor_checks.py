@@ -69,7 +69,7 @@ class AnchorCheck:
     problems: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The check as JSON values."""
         return asdict(self)
 
 

@@ -80,7 +80,7 @@ class Decisions:
     weight: dict[tuple[str, str], float]
 
     def labels(self, cohort: Cohort, *, weighted: bool = True) -> LabelSet:
-        """As labels of the visits of a cohort. Others, and conditions that it does not have, are passed over."""
+        """The decisions as labels of a cohort. Visits and conditions that it does not have are passed over."""
         found = LabelSet.nothing(cohort)
         rows = {str(visit): row for row, visit in enumerate(cohort.ids)}
         columns = {c: i for i, c in enumerate(cohort.conditions)}

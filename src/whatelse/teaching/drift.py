@@ -54,7 +54,7 @@ class Week:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something left its band in a week."""
+    """A share or a rate that left its band in a week."""
 
     week: date | None
     kind: str  # anchor, finding, words or decisions
@@ -241,7 +241,7 @@ def _when(begins: date | None) -> str:
 
 
 def summary(vocabulary: Vocabulary, weeks: list[Week], found: list[Alarm]) -> dict[str, Any]:
-    """All of it as JSON values."""
+    """Weeks and alarms, and what they were compared with, as JSON values."""
     return {
         "learned_from": vocabulary.visits,
         "findings": len(vocabulary.names),

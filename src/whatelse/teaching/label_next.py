@@ -88,6 +88,8 @@ def label_next(A: Any, probability: Floats, count: int, *, seed: int = 0, done: 
     if not 0 < count <= N - already.size:
         raise CohortError(f"{count} visits to label: {N - already.size} of {N} are not labelled yet")
     relative = informativeness(np.asarray(A, bool), probability)
+    if not relative.any():  # nothing to go by: any visit is as good as any other
+        relative = np.ones(N)
     chance = _chances((1 - UNIFORM) * relative / relative.sum() + UNIFORM / N, size)
     order = np.argsort(np.random.default_rng(seed).random(N) / chance, kind="stable")
     rows = order[~np.isin(order, already)][:count]

@@ -72,7 +72,7 @@ class LabelSet:
         return int(self.known.any(1).sum())
 
     def then(self, other: LabelSet) -> LabelSet:
-        """These labels, and where nothing is known the other's."""
+        """The labels of this set, and where it has none, those of `other`."""
         fresh = other.known & ~self.known
         return LabelSet(
             np.where(fresh, other.belief, self.belief),

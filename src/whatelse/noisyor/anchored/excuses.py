@@ -53,8 +53,9 @@ def find_excuses(
     prior: ArrayLike,
     sensitivity: ArrayLike,
     rng: np.random.Generator,
+    refused: Bools | None = None,
 ) -> Bools:
-    """(m, n) bool: finding j excuses the anchor of condition i. Anchors excuse nothing."""
+    """(m, n) bool: finding j excuses the anchor of condition i. Anchors excuse nothing, nor does what is refused."""
     columns = np.asarray(anchor_columns, np.int64)
     pi, s = np.asarray(prior, float), np.clip(np.asarray(sensitivity, float), 1e-9, 1 - 1e-9)
     X = sp.csr_matrix(X[np.sort(rng.permutation(X.shape[0])[:MOST])], dtype=np.float64)
@@ -62,17 +63,30 @@ def find_excuses(
     fires = X[:, columns].toarray() > 0
     side = (rng.random(len(fires)) < 0.5).astype(np.int64)
     excuse = np.zeros((len(columns), X.shape[1]), bool)
+    never = np.zeros_like(excuse) if refused is None else refused
     for _ in range(ROUNDS):
         trusted = fires & ~excused(x, excuse)
         visits = _Visits.of(x, side, _scores(x, trusted, side, pi, excuse))
         ppv = np.clip(s * pi / np.maximum(trusted.mean(0), 1e-12), 0.02, 0.98)  # what is excused is taken to be false
         broken, found = np.zeros_like(excuse), np.zeros_like(excuse)
         for i in range(len(columns)):
-            broken[i], found[i] = _tested(visits, i, trusted[:, i], ~fires[:, i], ppv[i], s[i], ~excuse[i])
+            broken[i], found[i] = _tested(visits, i, trusted[:, i], ~fires[:, i], ppv[i], s[i], ~excuse[i] & ~never[i])
         if not found.any():
             break
         excuse |= broken if broken.any() else found
     return excuse
+
+
+def refuted(X: sp.csr_matrix, anchor_columns: ArrayLike, Y: Bools, known: Bools) -> Bools:
+    """(m, n) bool: labels say that beside finding j the anchor of condition i is true at least as often as false.
+
+    X (L, n) are labelled visits, Y and known (L, m). O(nnz m). What is refuted so cannot be an excuse.
+    """
+    fires = (X[:, np.asarray(anchor_columns, np.int64)].toarray() > 0) & known
+    x = sp.csr_matrix(X, dtype=np.float64)
+    true, false = (np.asarray((x.T @ who.astype(float)).T) for who in (fires & Y, fires & ~Y))
+    against: Bools = (true > 0) & (true >= false)
+    return against
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,19 +62,21 @@ def fit_anchored(
     rates: Rates,
     *,
     linear: bool | None = None,
+    refused: Bools | None = None,
     seed: int = 0,
     on_step: Step | None = None,
 ) -> Anchored:
     """Learn from visits X (N, n), anchors included, and the anchors' noise rates. O(nnz(X) m) a step.
 
-    linear says whether to use linear evidence; None: unless silent cases speak against it.
+    linear   whether to use linear evidence; None: unless silent cases speak against it
+    refused  (m, n) bool: finding j may not excuse the anchor of condition i
     """
     columns = np.asarray(anchor_columns, np.int64)
     rates.informative()
     tell = on_step or (lambda what, done, total: None)
     rng = np.random.default_rng(seed)
     tell("looking for mere mentions", 0, 1)
-    excuse = find_excuses(X, columns, rates.prior, rates.sensitivity, rng)
+    excuse = find_excuses(X, columns, rates.prior, rates.sensitivity, rng, refused)
     visits = AnchorVisits.of(X, columns, excuse)
     noisyor, halves = noisyor_of(visits, rates, excuse), Halves.of(visits, rates, excuse, rng)
 

@@ -38,6 +38,7 @@ ROUNDS, ROUND_STEPS = 4, 20  # of finding the precisions, and steps of each
 TAIL = 1.0  # degrees of freedom of the t distribution that corrections of findings have
 HEAD = (10.0, 10.0, 40.0, 20.0)  # precisions of c, s, l and kappa
 KINDS = ("bias", "scale", "coupling", "weight")
+STEADY = 5.0  # parameters that the precisions at the start are worth
 START = {"bias": 4.0, "scale": 50.0, "coupling": 20.0, "weight": 50.0}
 RANGE = {"bias": (0.1, 1e4), "scale": (1.0, 1e5), "coupling": (1.0, 1e5), "weight": (1.0, 1e5)}
 
@@ -158,8 +159,8 @@ def teach(
             for (kind, part), bent in zip(parts.items(), curvature, strict=True):
                 own, squares = penalty[part], flat[part] ** 2
                 if precision is None:
-                    known = float((bent / (bent + own)).sum()) + 0.5
-                    spread = float((squares * own).sum()) / found[kind] + 0.5 / START[kind]
+                    known = float((bent / (bent + own)).sum()) + STEADY
+                    spread = float((squares * own).sum()) / found[kind] + STEADY / START[kind]
                     found[kind] = float(np.clip(known / spread, *RANGE[kind]))
                 if kind == "weight":
                     penalty[part] = (TAIL + 1) / (TAIL / found[kind] + squares)

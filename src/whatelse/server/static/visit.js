@@ -1,5 +1,6 @@
 // A stored visit: its record, its tags, and decisions that others may be making at the same time.
 
+import "./smart.js";
 import { Refused, begin, get, here, post, requestKey } from "./api.js";
 import { $ } from "./dom.js";
 import { recordView, showPlace } from "./note.js";

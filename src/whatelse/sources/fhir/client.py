@@ -69,6 +69,10 @@ class FhirServer:
         """One resource by its id, which must be one (`models.ID`): it becomes part of an address."""
         return self._json(f"{self.base}/{kind}/{number}", kind)
 
+    def capabilities(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        return self._json(f"{self.base}/metadata", "CapabilityStatement")
+
     def search(self, kind: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """The resources of a search, page by page; FhirError if there are more pages than anybody has."""
         for page in self.pages(kind, parameters):

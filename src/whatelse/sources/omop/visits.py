@@ -107,7 +107,7 @@ def read_omop(
 def cdm_visits(
     connection: duckdb.DuckDBPyConnection, codings: Codings, report: Report, shown: str
 ) -> Iterator[tuple[int, Visit]]:
-    """The same of tables that are loaded."""
+    """(visit_occurrence_id, visit) of every emergency visit of tables that are loaded."""
     connection.execute("CREATE OR REPLACE TABLE wanted (loinc VARCHAR, sign VARCHAR)")
     connection.executemany("INSERT INTO wanted VALUES (?, ?)", [list(pair) for pair in codings.vitals.items()])
     kept = {name for name in ("drug_exposure", "condition_occurrence", "measurement", "note") if _any(connection, name)}
