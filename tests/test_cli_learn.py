@@ -15,6 +15,7 @@ from whatelse.cli import app
 from whatelse.cohort import Cohort
 from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TOLERANT
 from whatelse.sources.write import write_visits
+from whatelse.store import Decision, Store
 from whatelse.tagger import Tagger
 
 
@@ -50,7 +51,6 @@ def test_fit_by_default_and_what_it_refuses(folder: Path) -> None:
         "fit", folder / "train", "--learner", "magic", "--out", folder / "x", code=2
     )
     assert "needs name=value" in run("fit", folder / "train", "--setting", "shrink", "--out", folder / "x", code=2)
-    assert "label some 200 visits" in run("fit", folder / "bare", "--out", folder / "x", code=2)
     assert not (folder / "x").exists()
 
 
@@ -66,16 +66,52 @@ def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:
     lines = ["id," + ",".join(whole.conditions)]
     lines += [f"{whole.ids[k]}," + ",".join(str(int(v)) for v in whole.Y[k]) for k in range(400)]
     (tmp_path / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
-    assert "noise rates from 400 labelled visits" in run(
-        "fit", folder / "bare", "--labels", tmp_path / "labels.csv", *naive
-    )
+    assert "400 labelled visits of 2,500" in run("fit", folder / "bare", "--labels", tmp_path / "labels.csv", *naive)
     both = ("--rates", tmp_path / "rates.json", "--labels", tmp_path / "labels.csv")
-    assert "give one of them" in run("fit", folder / "bare", *both, *naive, code=2)
+    assert "--rates learns without labels" in run("fit", folder / "bare", *both, *naive, code=2)
     del backwards["fall"]
     (tmp_path / "rates.json").write_text(json.dumps(backwards), encoding="utf-8")
     assert "has no rates of fall" in run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive, code=2)
     (tmp_path / "rates.json").write_text("{", encoding="utf-8")
     assert "is not JSON" in run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive, code=2)
+
+
+def test_without_labels_it_says_so_and_what_to_label_first(folder: Path, tmp_path: Path) -> None:
+    out = run("fit", folder / "bare", "--learner", "naive", "--out", tmp_path / "m")
+    assert "note: noise rates assumed, probabilities uncalibrated" in out
+    assert f"next: whatelse anchors label-next {folder / 'bare'} --model {tmp_path / 'm'} --out labels.csv" in out
+    tagger = Tagger.load(tmp_path / "m")
+    assert tagger.assumed_ and tagger.suggest(visits("test")[0]).caveat == tagger.caveat_ != ""
+    assert "noise rates assumed" in run("tag", tmp_path / "m", folder / "visits.jsonl", "--limit", 1)
+    said = json.loads(run("tag", tmp_path / "m", folder / "visits.jsonl", "--limit", 1, "--json"))
+    assert said["caveat"] == "noise rates assumed, probabilities uncalibrated"
+    assert not Tagger.load(folder / "model").assumed_ and Tagger.load(folder / "model").caveat_ == ""
+
+
+def test_fit_from_decisions(folder: Path, tmp_path: Path) -> None:
+    """As people make them on the page: the three likeliest tags of some visits, by the truth."""
+    whole, database = cohort(), f"sqlite:///{tmp_path / 'd.db'}"
+    assert whole.Y is not None
+    likely = Tagger.load(folder / "model").predict_proba(whole[:300])
+    store = Store(database)
+    waiting = []
+    for v in range(300):
+        for k, i in enumerate(np.argsort(-likely[v])[:3].tolist()):
+            shown = {"rank": 1, "probability": float(likely[v, i]), "confirmed": [], "rejected": ["x"] * k}
+            verdict = "confirmed" if whole.Y[v, i] else "rejected"
+            request = f"request-{v}-{k}"
+            decided = Decision(str(whole.ids[v]), k, "tag", whole.conditions[i], verdict, "ann", "m", request, shown)
+            waiting.append(store.record(decided))
+    for future in waiting:
+        future.result()
+    store.close()
+    out = run("fit", folder / "bare", "--decisions", database, "--learner", "naive", "--out", tmp_path / "m")
+    assert "900 tags of 300 visits were decided on" in out
+    assert not Tagger.load(tmp_path / "m").assumed_
+    said = json.loads(run("decisions", "show", "--database", database, "--json", "--high", 1))
+    assert said["decisions"] == 900 and said["twice"] == 0 and len(said["looked_at"]) == 3
+    assert sum(row["times"] for row in said["pressed"]) <= 300 and said["missed"] == []
+    assert "as assumed: nobody has decided on a tag" in run("decisions", "show", "--database", database)
 
 
 def test_evaluate(folder: Path) -> None:

@@ -101,9 +101,8 @@ def test_weights_undo_that_only_the_top_of_the_list_is_looked_at() -> None:
         p = np.sort(rng.beta(0.4, 3.0, size=8))[::-1]
         y = rng.random(8) < p
         truths.append(y.mean())
-        for k in range(8):
-            if rng.random() < 0.75**k:
-                opinions.append(Opinion(f"v{v}", f"c{k}", bool(y[k]), "ann", k + 1, float(p[k])))
+        looked = np.flatnonzero(rng.random(8) < 0.75 ** np.arange(8)).tolist()
+        opinions += [Opinion(f"v{v}", f"c{k}", bool(y[k]), "ann", k + 1, float(p[k])) for k in looked]
     found = combine(opinions, error=0.001)
     weight = np.array([found.weight[o.visit, o.condition] for o in opinions])
     told = np.array([o.confirmed for o in opinions], float)

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 
 import httpx
@@ -428,6 +429,49 @@ def test_serve_prints_one_line_and_reloads_on_sighup(tmp_path: Path) -> None:
     assert rest == "" and "Traceback" not in problems and "leaked" not in problems
     assert process.returncode == 0
     assert not (tmp_path / "d.db-wal").exists()  # the database was closed, not left
+
+
+def test_serve_takes_up_a_model_that_replaces_its_own(tmp_path: Path) -> None:
+    """As `whatelse refit` replaces it: by a rename. A file that is no model leaves the old one serving."""
+    model = save_model(tmp_path)
+    command = [
+        sys.executable,
+        "-c",
+        "from whatelse.cli import app; app()",
+        "serve",
+        "--model",
+        str(model),
+        "--port",
+        "0",
+    ]
+    command += ["--database", f"sqlite:///{tmp_path / 'd.db'}", "--watch-model", "0.2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def wait_for(what: Callable[[], bool]) -> None:
+        until = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3]
+        first = httpx.get(f"{url}api/model").json()
+        assert first["caveat"] == ""
+        (tmp_path / "no.model").write_bytes(b"no model")
+        (tmp_path / "no.model").replace(model)
+        wait_for(lambda: 'outcome="refused"' in httpx.get(f"{url}metrics").text)
+        assert httpx.get(f"{url}api/model").json() == first
+        tagger, _ = department()
+        other = copy(tagger)
+        other.notes_ = {"noise_rates": "assumed"}
+        other.save(tmp_path / "new.model")
+        (tmp_path / "new.model").replace(model)
+        wait_for(lambda: httpx.get(f"{url}api/model").json()["model"] == other.digest_)
+        assert httpx.get(f"{url}api/model").json()["caveat"] == "noise rates assumed, probabilities uncalibrated"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
 
 
 def test_tokens_and_labels_from_the_command_line(tmp_path: Path) -> None:
