@@ -31,7 +31,7 @@ from whatelse.server.settings import LOOPBACK_NAMES, Settings
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
-DECIDING = ("/decisions", "/undo")  # these go before everything else
+DECIDING = ("/decisions", "/undo", "/feedback")  # these go before everything else
 
 
 class Refused(HTTPException):
