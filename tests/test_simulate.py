@@ -144,13 +144,20 @@ def test_children_are_not_small_adults(visits: list[Visit]) -> None:
     assert np.mean(drugs[0]) < 0.6 < 2 < np.mean(drugs[1])
 
 
-def test_length_follows_the_admitted_and_the_writer_and_is_no_evidence_by_itself(visits: list[Visit]) -> None:
-    """Admitted patients have longer notes. Words that no condition brings on are not commoner with a condition."""
-    words = np.array([len((v.triage_note or "").split()) + len((v.md_comments or "").split()) for v in visits])
-    admitted = np.array([bool(re.search(r"(?i)admit|micu|to icu", v.md_comments or "")) for v in visits])
+def test_length_follows_the_admitted_and_is_no_evidence_by_itself(visits: list[Visit]) -> None:
+    """Admitted patients have longer notes. What is written of anyone is not commoner beside a condition."""
+    adults = [v for v in visits if v.age is not None and v.age >= 18]
+    texts = [f"{v.triage_note} {v.md_comments}".lower() for v in adults]
+    words = np.array([len(text.split()) for text in texts])
+    admitted = np.array([bool(re.search("admit|micu|to icu", text)) for text in texts])
     assert words[admitted].mean() > 1.2 * words[~admitted].mean()
     short, long = np.quantile(words, [0.1, 0.9])
     assert long > 2.2 * short
+    has = np.array([bool(v.truth) for v in adults])
+    assert words[has].mean() > 1.1 * words[~has].mean()
+    asides = [aside.lower() for aside in load().style["asides"] if "{" not in aside]
+    on = np.array([[aside in text for aside in asides] for text in texts])
+    assert 0.9 < np.median(on[has].mean(axis=0) / on[~has].mean(axis=0)) < 1.15
 
 
 def test_every_word_and_code_has_its_cause() -> None:
