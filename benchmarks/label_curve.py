@@ -1,8 +1,8 @@
 """The label curve: what labels add to anchors, and what moves do to the other tags along it (BENCHMARKS 1b and 1c).
 
-    python -m benchmarks.label_curve TRAIN TEST [--labels 0 200 1000 3000 10000 all] [--draws 5] [--plot FILE] [--json FILE]
+    python -m benchmarks.label_curve TRAIN TEST [--labels 0 200 1000 all] [--draws 5] [--plot FILE] [--json FILE]
 
-All visits of TRAIN are learned from by their anchors; N of them, at random, are labelled, and every other label is taken
+All visits of TRAIN are learned from by their anchors; N of them, at random, are labelled, every other label is taken
 out before learning. `0` assumes typical noise rates, `rates` is the label-free learner told the rates of all visits.
 Beside it plain logistic regressions on the same labels, one a condition, the penalty chosen by cross-validation of the
 log loss. Held-out tag on the visits of TEST with two conditions or more; moves on 5,000 visits of TEST.
@@ -29,6 +29,10 @@ from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
 from whatelse.tagger import Tagger
 
 PENALTIES = (0.03, 0.1, 0.3, 1.0)
+HEAD = (
+    *("labels", "draw", "held-out tag", "regression", "confirmed", "exp/obs", "rejected", "exp/obs"),
+    *("0.6–0.9, 0.9+: observed − predicted", "shortest, longest tenth", "by condition", "log loss", "processor s"),
+)
 
 
 def labelled(train: Cohort, count: str, draw: int) -> Cohort:
@@ -138,10 +142,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     train, test = Cohort.open(options.train), Cohort.open(options.test)
-    print(
-        "| labels | draw | held-out tag | regression | confirmed | exp/obs | rejected | exp/obs | 0.6–0.9, 0.9+: observed − predicted | shortest, longest tenth | by condition | log loss | processor s |"
-    )
-    print("|" + "---|" * 13)
+    print("| " + " | ".join(HEAD) + " |")
+    print("|" + "---|" * len(HEAD))
     found = []
     for count in options.labels:
         for draw in range(1 if count in ("0", "rates", "all") else options.draws):

@@ -1,7 +1,9 @@
 """Write requirements-serve.txt: all that serving needs, each file by its SHA-256, at the versions of constraints.txt.
 
-    python scripts/lock.py            # needs a package index and pip-tools
+    python scripts/lock.py            # needs a package index; pip resolves, nothing is installed
     python scripts/lock.py --check    # without an index: does the file say what pyproject.toml and constraints.txt say?
+
+The files are those for the Python and platform that runs this, which the first line names: run it where you serve.
 
 Install from it with 'pip install --require-hashes -r requirements-serve.txt', then 'pip install --no-deps whatelse'.
 """
@@ -9,15 +11,20 @@ Install from it with 'pip install --require-hashes -r requirements-serve.txt', t
 from __future__ import annotations
 
 import argparse
+import json
+import platform
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements-serve.txt"
-HEADER = "# Made by scripts/lock.py from pyproject.toml and constraints.txt; do not edit.\n"
+HEADER = (
+    "# By scripts/lock.py from pyproject.toml and constraints.txt, for Python {python} on {machine}; do not edit.\n"
+)
 
 
 def normal(name: str) -> str:
@@ -55,21 +62,32 @@ def problems() -> list[str]:
     return found
 
 
-def lock() -> None:
-    """Resolve and write the file anew."""
-    command = [sys.executable, "-m", "piptools", "compile", "--quiet", "--extra", "serve", "--generate-hashes"]
-    command += ["--constraint", "constraints.txt", "--no-header", "--strip-extras", "--no-annotate", "--allow-unsafe"]
-    command += ["--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links", "--no-emit-options"]
-    subprocess.run([*command, "--output-file", str(LOCK), "pyproject.toml"], cwd=ROOT, check=True)
-    LOCK.write_text(HEADER + LOCK.read_text("utf-8"), "utf-8")
+def lock(report: Path | None = None) -> None:
+    """Resolve, by pip's own report of what it would install, and write the file anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        if report is None:
+            report = Path(folder) / "report.json"
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"]
+            command += ["--ignore-installed", "--report", str(report), "--constraint", "constraints.txt"]
+            subprocess.run([*command, f"{ROOT}[serve]"], cwd=ROOT, check=True)
+        found = json.loads(report.read_text("utf-8"))["install"]
+    lines = [HEADER.format(python=platform.python_version(), machine=f"{sys.platform} {platform.machine()}")]
+    for item in sorted(found, key=lambda item: normal(item["metadata"]["name"])):
+        name, version = normal(item["metadata"]["name"]), item["metadata"]["version"]
+        if name != "whatelse":
+            digest = item["download_info"]["archive_info"]["hashes"]["sha256"]
+            lines.append(f"{name}=={version} \\\n    --hash=sha256:{digest}\n")
+    LOCK.write_text("".join(lines), "utf-8")
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    if not parser.parse_args().check:
-        lock()
+    parser.add_argument("--report", type=Path, help="a report that 'pip install --dry-run --report' wrote already")
+    given = parser.parse_args()
+    if not given.check:
+        lock(given.report)
     if found := problems():
         sys.exit("\n".join(found))
 

@@ -1,4 +1,4 @@
-"""Write a CycloneDX 1.5 bill of materials of what serving runs on, from requirements-serve.txt: what is installed from it.
+"""Write a CycloneDX 1.5 bill of materials of what serving runs on, from requirements-serve.txt.
 
     python scripts/sbom.py > sbom.cdx.json
 

@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ import ehr_bench
 from serving import client, department, service
 from test_fhir import visit_resources
 from whatelse.server import Service
-from whatelse.server.cds.cards import plain
+from whatelse.server.cds.cards import choose, evidence_of, plain
 from whatelse.server.cds.hooks import Call
 from whatelse.server.cds.threshold import by_burden, stays
 from whatelse.server.ehr_settings import allowed_server
+from whatelse.server.settings import SettingsError, load_settings
 from whatelse.sources import read_visits
-from whatelse.visits import Visit
+from whatelse.visits import Known, Visit
 
 VIEW, LEAVE = "/cds-services/whatelse-patient-view", "/cds-services/whatelse-encounter-discharge"
 KEYS = {
@@ -141,26 +143,30 @@ def test_feedback_on_cards_that_are_not_ours_changes_nothing(http: httpx.Client,
     assert opened.store.history("e1") == []
 
 
-def test_an_overridden_tag_comes_back_only_when_the_record_speaks_louder(tmp_path: Path) -> None:
-    weak = call()
-    weak["prefetch"] = {key: weak["prefetch"][key] for key in ("patient", "encounters", "statements")}
-    weak["prefetch"]["encounters"]["entry"][0]["resource"]["reasonCode"] = []
+def test_an_overridden_tag_comes_back_only_when_the_record_speaks_louder(http: httpx.Client, opened: Service) -> None:
+    fall = next(c for c in cards(http) if titles(c) == "fall")
+    http.post(VIEW + "/feedback", json={"feedback": [{"card": fall["uuid"], "outcome": "overridden"}]})
+    assert opened.store.state("e1").rejected == ("fall",)
+    assert "fall" not in map(titles, cards(http))
+    changed = visit_resources()
+    changed[0]["gender"] = "male"  # the record has changed, but says no more for it
+    assert "fall" not in map(titles, cards(http, changed))
 
-    def said(http: httpx.Client) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = http.post(VIEW, json=weak).json()["cards"]
-        return found
-
-    with service(tmp_path, cds_hooks=True, cds_threshold=0.02) as opened, client(opened) as http:
-        fall = next(c for c in said(http) if titles(c) == "fall")
-        http.post(VIEW + "/feedback", json={"feedback": [{"card": fall["uuid"], "outcome": "overridden"}]})
-        assert opened.store.state("e1").rejected == ("fall",)
-        assert "fall" not in map(titles, said(http))
-        weak["prefetch"]["patient"]["gender"] = "male"  # the record has changed, but says no more for it
-        assert "fall" not in map(titles, said(http))
-        again = next(c for c in cards(http) if titles(c) == "fall")  # the notes say that the patient fell
-        assert again["uuid"] != fall["uuid"] and "Said again" in again["detail"]
-        http.post(VIEW + "/feedback", json={"feedback": [{"card": again["uuid"], "outcome": "accepted"}]})
-        assert opened.store.state("e1").confirmed == ("fall",) and not opened.store.state("e1").rejected
+    hooked = _state(opened)
+    seen = hooked.read(Call.model_validate(call()))
+    reading, known = opened.tagger.read(seen.visit), Known(rejected=("fall",))
+    evidence = evidence_of(reading)
+    (kept,) = [c for c in hooked.log.all_cards() if c.uuid == fall["uuid"]]
+    for before, again in (
+        (kept, False),  # nothing has changed
+        (replace(kept, evidence="other"), False),  # changed, but no likelier than when it was overridden
+        (replace(kept, probability=0.05), False),  # likelier, by a change of the model alone
+        (replace(kept, evidence="other", probability=0.05), True),
+        (replace(kept, evidence="other", probability=0.05, outcome="accepted"), False),
+    ):
+        chosen, _ = choose(reading, known, [before], 0.3, evidence)
+        assert [c.again for c in chosen if c.tag.condition == "fall"] == [True] * again, before
+    hooked.close()
 
 
 def test_a_card_stays_until_it_has_fallen_well_below() -> None:
@@ -465,6 +471,21 @@ def test_browsers_of_an_ehr_may_call_and_others_may_not(guarded: tuple[Ehr, http
     assert "access-control-allow-origin" not in http.options(VIEW, headers={**unknown, **wants}).headers
     page = http.post("/api/visits/search", json={}, headers={**known, "sec-fetch-site": "cross-site"})
     assert page.status_code == 403, "the page itself is as closed as before"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cds_hooks": True, "host": "0.0.0.0", "auth": "token"}, "by anybody"),
+        ({"smart_client_id": "x"}, "no EHR could launch"),
+        ({"fhir_servers": ["ftp://x"]}, "is not an address"),
+        ({"cds_origins": ["*"]}, "is not an origin"),
+        ({"cds_hooks": True, "workers": 2, "database": "postgresql://x"}, "workers 1"),
+    ],
+)
+def test_settings_that_cannot_work_or_let_strangers_in(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        load_settings(None, model="x.model", **given)
 
 
 def test_which_fhir_servers_are_read() -> None:

@@ -74,7 +74,7 @@ def test_own_conditions_and_options(table: Path, tmp_path: Path) -> None:
     conditions.write_text("conditions:\n- {name: fever, anchors: {notes: [fever]}}\n- {name: gout}\n", encoding="utf-8")
     options = ("--max-terms", 3, "--max-share", 1, "--min-visits", 1, "--rules", "paper", "--no-bigrams")
     out = run("build", "table", table, "--conditions", conditions, "--out", tmp_path / "c", *options)
-    assert "1 conditions have no anchors and are left out: gout" in out
+    assert "1 conditions have no anchors and are left out (--unanchored keeps them, for labels to teach): gout" in out
     cohort = Cohort.open(tmp_path / "c")
     assert cohort.conditions == ("fever",) and cohort.A[:, 0].tolist() == [False, False, False, True]
     assert (

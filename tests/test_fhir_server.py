@@ -56,7 +56,7 @@ def test_live_and_from_a_bundle_it_is_the_same_visit(bench: str, tmp_path: Path)
 
 
 def test_another_patients_encounter_is_refused(bench: str) -> None:
-    with FhirServer(bench) as server, pytest.raises(FhirError, match="another patient"):
+    with FhirServer(bench) as server, pytest.raises(FhirError, match="not one of the patient"):
         gather(server, "somebody-else", "bench-ed-visit-1", CODINGS)
 
 

@@ -243,3 +243,21 @@ def test_the_identity_bends_nothing() -> None:
     np.testing.assert_array_equal(bend(IDENTITY, fields, np.ones(9)), fields)
     bent = bend(np.array([1.0, 0.0, -0.5, 0.0, 0.0]), fields, np.ones(9))
     np.testing.assert_allclose(bent, np.where(fields > KNOTS[1], 0.5 * fields, fields))
+
+
+def test_couplings_never_make_all_conditions_the_likeliest(rng: np.random.Generator) -> None:
+    """Twelve conditions that all go together, in pairs: an all-on state would beat what any visit has."""
+    m, count = 12, 3000
+    frail = rng.random(count) < 0.3
+    Y = rng.random((count, m)) < np.where(frail, 0.2, 0.02)[:, None]
+    Y[Y.sum(1) > 4] = False
+    X = sp.csr_matrix(np.hstack([rng.random((count, 6)) < 0.3, Y & (rng.random((count, m)) < 0.3)]).astype(float))
+    columns = np.arange(6, 6 + m)
+    fail = np.ones((m, 6 + m))
+    fail[np.arange(m), columns] = 0.7
+    start = JointModel(
+        NoisyOr(np.full(m, 0.06), fail, np.full(6 + m, 0.01), coupling=1.5 * (1 - np.eye(m))), Evidence.none(m, 6 + m)
+    )
+    assert posterior(start, X[:200], top=0).marginals.sum(1).mean() > m / 2  # what it starts from runs away
+    taught = fit_labels(start, columns, X, Y, np.ones_like(Y))
+    assert posterior(taught.model, X[:500], top=0).marginals.sum(1).max() <= 8

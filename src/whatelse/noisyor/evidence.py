@@ -37,6 +37,7 @@ class Evidence:
     excuse           (m, n) bool: finding j excuses the anchor of condition i
     anchor_columns   (m,) the anchors
     anchor_log_odds  (2, m) what a silent and a firing anchor add to the log odds of their condition
+    bias             (m,) log odds for every visit: what a prior within (0, 1) cannot hold
     field_weight     (m, n), field_centre (m,), curve (SIZE,), all three or none: what the whole model says of each
                      condition alone, f = field_centre + field_weight (x - c), is bent to C(f, x) (`curve.py`): the
                      evidence gains C(f, x) - f
@@ -47,6 +48,7 @@ class Evidence:
     excuse: Bools
     anchor_columns: Ints
     anchor_log_odds: Floats
+    bias: Floats = field(default=None)  # type: ignore[arg-type]
     field_weight: Floats = field(default=None)  # type: ignore[arg-type]
     field_centre: Floats = field(default=None)  # type: ignore[arg-type]
     curve: Floats = field(default=None)  # type: ignore[arg-type]
@@ -60,11 +62,12 @@ class Evidence:
             "anchor_log_odds": np.array(self.anchor_log_odds, np.float64),
         }
         m, n = arrays["weight"].shape if arrays["weight"].ndim == 2 else (0, 0)
-        for name, nothing in (("field_weight", np.zeros((m, n))), ("field_centre", np.zeros(m)), ("curve", IDENTITY)):
+        nothing_said = {"bias": np.zeros(m), "field_weight": np.zeros((m, n)), "field_centre": np.zeros(m)}
+        for name, nothing in (nothing_said | {"curve": IDENTITY}).items():
             given = getattr(self, name)
             arrays[name] = np.array(nothing if given is None else given, np.float64)
         needed = {"weight": (m, n), "centre": (n,), "excuse": (m, n), "anchor_columns": (m,), "anchor_log_odds": (2, m)}
-        needed |= {"field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,)}
+        needed |= {"bias": (m,), "field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,)}
         for name, value in arrays.items():
             if value.shape != needed[name]:
                 raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {needed[name]}")
@@ -84,7 +87,7 @@ class Evidence:
     @cached_property
     def says_nothing(self) -> bool:
         """Whether the evidence is zero for every visit."""
-        return not (self.weight.any() or self.excuse.any() or self.bends)
+        return not (self.weight.any() or self.excuse.any() or self.bias.any() or self.bends)
 
     @cached_property
     def bends(self) -> bool:
@@ -96,7 +99,7 @@ class Evidence:
         if self.says_nothing:
             return np.zeros((as_rows(X, self.centre.size, "X")[0].size - 1, len(self.weight)))
         x = _matrix(X, self.centre.size)
-        total = np.asarray(x @ self.weight.T) - self.weight @ self.centre
+        total = np.asarray(x @ self.weight.T) - self._at_centre + self.bias
         seen = np.ones(total.shape, bool)
         if unobserved is not None:
             hidden = _matrix(unobserved, self.centre.size)
@@ -117,7 +120,8 @@ class Evidence:
         columns = self.anchor_columns
         fires = np.isin(columns, present)
         beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
-        total = self.weight[:, present].sum(1) - self._at_centre + self.weight[:, unobserved] @ self.centre[unobserved]
+        total = self.weight[:, present].sum(1) - self._at_centre + self.bias
+        total = total + self.weight[:, unobserved] @ self.centre[unobserved]
         back = self._taken_back(beside, fires)
         if not self.bends:
             return np.asarray(total + back)

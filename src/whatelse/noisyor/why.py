@@ -113,7 +113,8 @@ def why(
     remainder = _difference(log_odds, prior + added + float(findings.sum() + coupling.sum()))
     if isinstance(model, JointModel) and evidence is None:  # the evidence's own lines, finding by finding
         said = model.evidence.lines(query.present[1], query.unobserved[1])[condition]
-        findings, added = findings + said, added - float(said.sum())
+        bias = float(model.evidence.bias[condition])
+        findings, prior, added = findings + said, prior + bias, added - bias - float(said.sum())
     return Why(log_odds, prior, added, findings, coupling, remainder, changed, certified)
 
 

@@ -16,6 +16,7 @@ COUNTERS = {
     "confirmations": ("Tags decided on that were confirmed, by condition.", ("condition",)),
     "conflicts": ("Decisions refused because the visit had moved on.", ()),
     "model_reloads": ("Attempts to load the model file again, by outcome.", ("outcome",)),
+    "unaudited_refusals": ("Refusals of an address beyond those that the audit keeps.", ()),
     "errors": ("Requests that failed inside, each logged with an incident number.", ()),
 }
 

@@ -147,6 +147,8 @@ class Settings(EhrSettings, BaseSettings):
 
         if problems := self.ehr_problems(self.loopback):
             raise SettingsError(problems[0])
+        if self.workers > 1 and (self.smart_client_id or self.cds_hooks):
+            raise SettingsError("launches and tokens used by an EHR are in one process's memory: it needs workers 1")
 
     @property
     def cookie_secure(self) -> bool:

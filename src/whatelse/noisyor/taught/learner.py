@@ -2,13 +2,16 @@
 
 1. Pseudo-likelihood of the labels (`pseudo.py`): biases, how much the anchors' evidence counts, couplings, explaining
    away, and a correction of what each finding says.
-2. Fields of the labelled visits from fits that did not see them, and how sure these prove to be (`shape.py`).
-3. The joint model of both: the same certified search answers it.
+2. Couplings are taken down, all by the same, until no visit is expected to have far more conditions than any has: pairs
+   say nothing of states with a dozen conditions on, and many couplings above zero would make such states the likeliest.
+3. Fields of the labelled visits from fits that did not see them, and how sure these prove to be (`shape.py`).
+4. The joint model of both: the same certified search answers it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,9 @@ from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach
 from whatelse.noisyor.taught.shape import Shape, fit_shape
 
 FOLDS, FOLD_STEPS = 3, 40
+LARGEST = 15.0  # log odds that a prior holds without losing digits; what is beyond goes into the evidence
+JUDGES, MANY = 300, 8  # visits by which couplings are judged; conditions that a visit may be expected to have
+DOWN, STEPS_DOWN = 0.1, 30  # by which couplings are lowered, and how often at most
 SHAPE_ON = 8_000  # labelled visits that the shape is learned from, at most
 
 
@@ -69,7 +75,13 @@ def fit_labels(
     lesson = Lesson(x, np.where(known, Y, np.nan), alone(x), alone.taken(x, belief > 0.5), belief, w)
     taught = teach(lesson, model.noisyor.coupling, alone.kappa)
     average = np.asarray(x.mean(0)).ravel() if centre is None else np.asarray(centre, float)
-    shape = _shape(lesson, alone, taught, known, float(average.sum()), np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    judges = x[np.sort(rng.permutation(len(Y))[:JUDGES])]
+    most = max(MANY, 2 * int(belief.sum(1).max()))
+    identity = Shape.identity(model.m)
+    taught = _held_down(taught, lambda t: assembled(alone, t, identity, average), judges, most)
+    shape = _shape(lesson, alone, taught, known, float(average.sum()), rng)
+    taught = _held_down(taught, lambda t: assembled(alone, t, shape, average), judges, most)
     return FromLabels(assembled(alone, taught, shape, average), taught, shape)
 
 
@@ -80,6 +92,33 @@ def _weights(weight: Floats | None, known: Bools) -> Floats:
     given = np.asarray(weight, float)
     whole = np.broadcast_to(given[:, None] if given.ndim == 1 else given, known.shape)
     return np.ascontiguousarray(whole / whole[known].mean())
+
+
+def _held_down(taught: Taught, make: Callable[[Taught], JointModel], x: sp.csr_matrix, most: int) -> Taught:
+    """Couplings lowered until no visit x, its likeliest condition confirmed, is expected to have more than `most`.
+
+    In steps, and one step more for visits not looked at; as they are if that holds from the start.
+    """
+    off = 1 - np.eye(len(taught.bias))
+    for step in range(STEPS_DOWN):
+        lower = replace(taught, coupling=taught.coupling - step * DOWN * off)
+        model = make(lower)
+        if most >= model.m or not _runs_away(model, x, most):
+            return lower if step == 0 else replace(lower, coupling=lower.coupling - DOWN * off)
+    raise ModelError(
+        "labels couple the conditions so strongly that visits with nearly all of them become the likeliest: look for "
+        "labelled visits that have many conditions at once, and for conditions that are labelled alike"
+    )
+
+
+def _runs_away(model: JointModel, x: sp.csr_matrix, most: int) -> bool:
+    """Whether some visit is expected to have more than `most` conditions, once its likeliest is confirmed."""
+    alone = posterior(model, x, tolerance=1e-2, budget=2000, top=0).marginals
+    if (alone.sum(1) > most).any():
+        return True
+    likeliest = np.arange(model.m) == alone.argmax(1)[:, None]
+    after = posterior(model, x, confirmed=likeliest, tolerance=1e-2, budget=2000, top=0).marginals
+    return bool((after.sum(1) > most).any())
 
 
 def _shape(
@@ -125,11 +164,11 @@ def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> Joi
     at_centre = alone.prior + old.weight @ (centre - old.centre) + before @ centre + said
     at_centre = taught.bias + taught.scale * at_centre + taught.weight @ centre
     bias = at_centre - after @ centre - (weight * alone.log_fail).sum(1)
-    prior = np.clip(expit(bias + shape.shift), 1e-9, 1 - 1e-9)
+    log_odds = np.clip(bias + shape.shift, -LARGEST, LARGEST)
     coupling = (taught.coupling + taught.coupling.T) / 2
     np.fill_diagonal(coupling, 0.0)
     evidence = Evidence(
         slope, centre, old.excuse, old.anchor_columns, scale.T * old.anchor_log_odds,
-        field_weight=total, field_centre=at_centre, curve=shape.curve,
+        bias=bias + shape.shift - log_odds, field_weight=total, field_centre=at_centre, curve=shape.curve,
     )  # fmt: skip
-    return JointModel(NoisyOr(prior, noisyor.fail, noisyor.leak, noisyor.frozen, weight, coupling), evidence)
+    return JointModel(NoisyOr(expit(log_odds), noisyor.fail, noisyor.leak, noisyor.frozen, weight, coupling), evidence)

@@ -39,7 +39,7 @@ TAIL = 1.0  # degrees of freedom of the t distribution that corrections of findi
 HEAD = (10.0, 10.0, 40.0, 20.0)  # precisions of c, s, l and kappa
 KINDS = ("bias", "scale", "coupling", "weight")
 STEADY = 5.0  # parameters that the precisions at the start are worth
-START = {"bias": 4.0, "scale": 50.0, "coupling": 20.0, "weight": 50.0}
+START = {"bias": 4.0, "scale": 50.0, "coupling": 100.0, "weight": 50.0}
 RANGE = {"bias": (0.1, 1e4), "scale": (1.0, 1e5), "coupling": (1.0, 1e5), "weight": (1.0, 1e5)}
 
 

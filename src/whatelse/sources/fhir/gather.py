@@ -118,8 +118,8 @@ def find_encounter(server: FhirServer, patient: str, encounter: str | None, reso
         if resources.find(Encounter, f"Encounter/{encounter}") is None:
             resources.add(server.read("Encounter", encounter))
         found = resources.find(Encounter, f"Encounter/{encounter}")
-        if found is not None and local(found.subject) not in (None, f"Patient/{patient}"):
-            raise FhirError("the encounter is of another patient than the one named")
+        if found is None or local(found.subject) not in (None, f"Patient/{patient}"):
+            raise FhirError("the encounter named is not one of the patient named")
         return found
     if current(resources, patient) is None:
         for raw in server.search("Encounter", {"patient": patient, "_count": PAGE}):
