@@ -140,12 +140,12 @@ def judge(yes: Floats, no: Floats, shown: Floats, error: float | None) -> tuple[
         step = (np.bincount(bin_of, chance - prior, count) - shift) / slope
         if error is None:
             wrong, strength = PRIOR_DECISIONS * ERROR, PRIOR_DECISIONS
-            a_new = ((1 - chance) @ yes + wrong) / ((1 - chance) @ (yes + no) + strength)
-            b_new = (chance @ no + wrong) / (chance @ (yes + no) + strength)
+            a_new = float(((1 - chance) @ yes + wrong) / ((1 - chance) @ (yes + no) + strength))
+            b_new = float((chance @ no + wrong) / (chance @ (yes + no) + strength))
         else:
             a_new, b_new = a, b
         moved = max(abs(a_new - a), abs(b_new - b), float(np.abs(step).max()))
-        a, b, shift = float(min(a_new, 0.45)), float(min(b_new, 0.45)), shift + step
+        a, b, shift = min(a_new, 0.45), min(b_new, 0.45), shift + step
         if moved < 1e-7:
             break
     return a, b, chance
