@@ -32,6 +32,7 @@ RUNS: dict[str, list[str]] = {
     "difficulty": [""],
     "load": ["--seconds 10"],
     "crash": ["--times 3"],
+    "year": ["--months 2 --learn 2500 --month 500 --test 1000"],
 }
 """What is run of each benchmark: the arguments of each call. One that is not here runs with its defaults."""
 BY_HAND = {"few_labels": "needs two cohort folders", "suggest": "needs records to learn from and to test on"}

@@ -13,7 +13,7 @@ from small_department import cohort, visits
 from whatelse.anchors import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
-from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TOLERANT
+from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TAUGHT, TOLERANT
 from whatelse.sources.write import write_visits
 from whatelse.store import Decision, Store
 from whatelse.tagger import Tagger
@@ -166,6 +166,7 @@ def test_reproduce(folder: Path, tmp_path: Path) -> None:
         "Naive labels",
         "Noisy-or init",
         "whatelse",
+        "whatelse, with labels",
         "Noisy-or oracle MLE",
     }
     assert (tmp_path / "report" / "index.html").read_text("utf-8").startswith("<!doctype html>")
@@ -177,7 +178,7 @@ def test_stopped_it_says_what_was_kept_and_goes_on(
     from whatelse.learning import learners
 
     where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report", "--draws", 1)
-    rows = [word for row in ("nvil", TOLERANT, ELKAN_NOTO, OURS) for word in ("--without", row)]
+    rows = [word for row in ("nvil", TOLERANT, ELKAN_NOTO, OURS, TAUGHT) for word in ("--without", row)]
 
     def stop(cohort: object, rates: object, seed: int, progress: object) -> None:
         raise KeyboardInterrupt
@@ -186,9 +187,9 @@ def test_stopped_it_says_what_was_kept_and_goes_on(
         patch.setitem(learners.LEARNERS, "oracle", stop)
         said = run("reproduce", *where, *rows, code=130)
         assert said.splitlines()[-1].startswith("whatelse: stopped; the rows that were done are kept in")
-        assert run("fit", folder / "train", "--learner", "oracle", "--out", tmp_path / "m", code=130).splitlines() == [
-            "whatelse: stopped before the end; run the same command again"
-        ]
+        assert run("fit", folder / "train", "--learner", "oracle", "--out", tmp_path / "m", code=130).splitlines()[
+            -1:
+        ] == ["whatelse: stopped before the end; run the same command again"]
     assert {file.name for file in (tmp_path / "report" / "rows").iterdir()} == {
         "Naive-labels.json",
         "Noisy-or-init.json",

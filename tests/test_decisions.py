@@ -86,7 +86,7 @@ def test_errors_are_found_where_people_decide_twice_and_assumed_where_not() -> N
 def test_judging_is_bayes_when_the_error_is_given() -> None:
     """Against the posterior written out: one bin, known chance in the limit of many tags."""
     yes, no = np.array([1.0] * 300 + [0.0] * 700), np.array([0.0] * 300 + [1.0] * 700)
-    a, b, chance = judge(yes, no, np.zeros(1000, np.int64), 0.05)
+    a, b, chance = judge(yes, no, np.full(1000, 0.3), 0.05)
     assert a == b == 0.05
     p = (0.3 - 0.05) / 0.9  # what share of true tags makes 30% confirmations
     expected = p * 0.95 / (p * 0.95 + (1 - p) * 0.05)

@@ -17,7 +17,7 @@ from whatelse.errors import CohortError, ModelError
 from whatelse.evaluation.bench import random_start
 from whatelse.evaluation.measures import compare, measure, share_closed, top_terms
 from whatelse.evaluation.reproduce import Plan, reproduce
-from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, ROWS, TOLERANT
+from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, ROWS, TAUGHT, TOLERANT
 from whatelse.evaluation.showcase import find_examples
 from whatelse.learning import learners as learning
 from whatelse.learning.nvil_course import HeldoutAnchors, NvilSettings, hold_out, run_course
@@ -35,7 +35,7 @@ def results() -> dict[str, Any]:
 
 
 def test_rows_and_what_was_left_out(results: dict[str, Any]) -> None:
-    assert {row["model"] for row in results["rows"]} == {TOLERANT, ELKAN_NOTO, NAIVE, INIT, ORACLE, OURS}
+    assert {row["model"] for row in results["rows"]} == {TOLERANT, ELKAN_NOTO, NAIVE, INIT, ORACLE, OURS, TAUGHT}
     assert [(e["model"], e["why"]) for e in results["left_out"]] == [(FINAL, "left out on request"), (RANDOM, "left out on request")]  # noqa: E501  # fmt: skip
     for row in results["rows"]:
         assert set(row) >= {"accuracy", "top5", "mrr", "accuracy_interval", "top5_interval", "mrr_interval", "seconds"}
@@ -78,12 +78,12 @@ def test_terms_rates_and_trust(results: dict[str, Any]) -> None:
             fails = [term["fail"] for term in entry["terms"]]
             assert fails == sorted(fails) and not any(t["finding"].startswith("anchor:") for t in entry["terms"])
     assert set(results["rates"]) == set(cohort().conditions)
-    assert {found["model"] for found in results["trust"]} == {NAIVE, INIT, ORACLE, OURS}
+    assert {found["model"] for found in results["trust"]} == {NAIVE, INIT, ORACLE, OURS, TAUGHT}
     assert all(0 < found["log_loss"] < 0.5 and found["updates"]["confirmed"]["times"] for found in results["trust"])
 
 
 def test_the_papers_protocol_learns_from_multi_condition_visits() -> None:
-    plan = replace(QUICK, protocol="paper", without=("nvil", TOLERANT, ELKAN_NOTO, OURS))
+    plan = replace(QUICK, protocol="paper", without=("nvil", TOLERANT, ELKAN_NOTO, OURS, TAUGHT))
     found = reproduce(cohort(), cohort("test"), plan)
     used = len(cohort().multi())
     assert found["data"]["train"]["used"] == used - used // 10 and found["data"]["select"] == used // 10
@@ -91,7 +91,7 @@ def test_the_papers_protocol_learns_from_multi_condition_visits() -> None:
 
 
 def test_few_labels_give_other_rates() -> None:
-    plan = replace(QUICK, few_labels=300, without=("nvil", TOLERANT, ELKAN_NOTO, OURS, INIT))
+    plan = replace(QUICK, few_labels=300, without=("nvil", TOLERANT, ELKAN_NOTO, OURS, TAUGHT, INIT))
     found = reproduce(cohort(), cohort("test"), plan)
     width = [np.diff(entry["intervals"]["sensitivity"])[0] for entry in found["rates"].values()]
     assert np.mean(width) > 0.2 and found["plan"]["few_labels"] == 300
@@ -113,7 +113,7 @@ def test_cohorts_that_cannot_be_used() -> None:
 def test_nvil_rows_and_courses(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     plan = Plan(protocol="paper", draws=1, nvil=TINY, l2=(0.0, 0.1), every=1, keep=tmp_path,
-                without=(TOLERANT, ELKAN_NOTO, OURS))  # fmt: skip
+                without=(TOLERANT, ELKAN_NOTO, OURS, TAUGHT))  # fmt: skip
     found = reproduce(cohort(), cohort("test"), plan)
     assert {row["model"] for row in found["rows"]} == {NAIVE, INIT, FINAL, RANDOM, ORACLE}
     assert {row.name for row in ROWS} >= {row["model"] for row in found["rows"]}
@@ -211,7 +211,7 @@ def test_without_torch_the_rows_are_left_out_and_it_is_said(monkeypatch: pytest.
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found = reproduce(cohort(), cohort("test"), replace(QUICK, without=(TOLERANT, ELKAN_NOTO, OURS)))
+    found = reproduce(cohort(), cohort("test"), replace(QUICK, without=(TOLERANT, ELKAN_NOTO, OURS, TAUGHT)))
     assert {e["model"] for e in found["left_out"] if "pip install 'whatelse[nvil]'" in e["why"]} == {FINAL, RANDOM}
     monkeypatch.setitem(__import__("sys").modules, "whatelse.noisyor.nvil.learner", None)
     with pytest.raises(ModelError, match=r"pip install 'whatelse\[nvil\]'"):
@@ -271,7 +271,7 @@ def test_nhamcs_naive_and_oracle_are_where_they_should_be(data_folder: Path) -> 
     years = [read_visits([folder / f"ed{y}_sas.zip" for y in chosen], "nhamcs", labels=folder) for chosen in ((2016, 2017), (2018,))]  # noqa: E501  # fmt: skip
     train = build_cohort(years[0], anchors, max_terms=None, min_visits=10)
     test = build_cohort(years[1], like=train)
-    found = reproduce(train, test, Plan(without=("nvil", TOLERANT, ELKAN_NOTO, OURS, INIT)))
+    found = reproduce(train, test, Plan(without=("nvil", TOLERANT, ELKAN_NOTO, OURS, TAUGHT, INIT)))
     rows = {row["model"]: [row[k] for k in ("accuracy", "top5", "mrr")] for row in found["rows"]}
     assert np.allclose(rows[NAIVE], [0.580, 0.878, 0.707], atol=0.015)
     assert np.allclose(rows[ORACLE], [0.636, 0.911, 0.753], atol=0.015)

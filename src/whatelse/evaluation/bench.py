@@ -16,7 +16,7 @@ from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, WhatelseError
 from whatelse.evaluation.kept import Measured, Shelf
 from whatelse.evaluation.measures import top_terms
-from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TOLERANT
+from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TAUGHT, TOLERANT
 from whatelse.evaluation.trust import trust
 from whatelse.learning import learners as learning
 from whatelse.learning.baselines import elkan_noto, noise_tolerant
@@ -101,6 +101,7 @@ class Bench:
             FINAL: self._final,
             RANDOM: self._random,  # after the other, whose weight decay it takes
             OURS: lambda: self._by_name(learning.DEFAULT),
+            TAUGHT: lambda: self._by_name(learning.DEFAULT, labels=True),
             ORACLE: lambda: self._by_name("oracle"),
         }
         shelf = Shelf(self.plan.keep / "rows" if self.plan.keep else None, self.about)
@@ -148,12 +149,14 @@ class Bench:
         nvil = name in (FINAL, RANDOM)
         if name.lower() in without or (nvil and "nvil" in without):
             return "left out on request"
+        if name == TAUGHT and self.plan.few_labels:
+            return "it learns from every label of the training visits, and few were asked for"
         if nvil and importlib.util.find_spec("torch") is None:
             return "needs PyTorch, which is not installed: pip install 'whatelse[nvil]'"
         return ""
 
-    def _by_name(self, learner: str) -> Made:
-        learned = learning.learn(self.visits, self.rates, learner, seed=self.plan.seed, progress=self.told)
+    def _by_name(self, learner: str, **settings: Any) -> Made:
+        learned = learning.learn(self.visits, self.rates, learner, seed=self.plan.seed, progress=self.told, **settings)
         return Made(noisyor_scorer(learned.model), learned)
 
     def _separate(self, learn: Callable[..., Scorer]) -> Made:

@@ -11,11 +11,13 @@ Where people confirm what they see is true and pass over the rest, the assumptio
 too many; `confirmed_only` says how many visits have confirmations and no rejection.
 
 **Who erred.** Decision d of one person about a tag: P(d = confirmed | Y = 0) = a, P(d = rejected | Y = 1) = b, the same
-for all people, independent of each other given Y (which they are not, if one sees what another has decided). Y of a
-tag that was shown with probability p has a chance that is learned for each bin of p: the model's order is used, not
-its word. a and b are found by EM (Dawid and Skene, 1979, with two parameters) under a Beta prior that is worth
-`PRIOR_DECISIONS` decisions with an error of `ERROR`: with nobody deciding twice they cannot be told from the
-chances, and stay there.
+for all people, independent of each other given Y (which they are not, if one sees what another has decided). Before
+any decision the log odds of Y are those of the probability p that was shown, shifted by as much as the decisions say
+for each bin of p (at first not at all: a shift of 1 is one standard deviation). a and b are found by EM (Dawid
+and Skene, 1979, with two parameters) under a Beta prior that is worth `PRIOR_DECISIONS` decisions with an error of
+`ERROR`. What tells them apart from the truth are tags that several people decided on, and tags that were all but
+impossible and were confirmed, or all but certain and were rejected. So one confirmation of a tag to which the model
+gives one in a thousand is taken for a slip; two are not.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ Floats = NDArray[np.float64]
 ERROR, PRIOR_DECISIONS = 0.05, 200.0
 CAP = 10.0
 BINS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-STEPS = 200
+STEPS = 500
+UNKNOWN = 0.1  # the probability of a tag of which the history does not say with what it was shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,7 @@ def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decis
     yes = np.array([sum(o.confirmed for o in group) for group in tags.values()], float)
     no = np.array([sum(not o.confirmed for o in group) for group in tags.values()], float)
     shown = [_first(o.probability for o in group) for group in tags.values()]
-    bin_of = np.array([0 if p is None else 1 + int(np.searchsorted(BINS[1:-1], p, side="right")) for p in shown])
-    a, b, chance = judge(yes, no, bin_of, error)
+    a, b, chance = judge(yes, no, np.array([UNKNOWN if p is None else p for p in shown]), error)
     looked = looking([_first(o.position for o in group) for group in tags.values()], len({o.visit for o in said}))
     weight = {}
     for key, group in tags.items():
@@ -120,26 +122,30 @@ def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decis
     return Decisions(said, looked, a, b, dict(zip(tags, chance.tolist(), strict=True)), weight)
 
 
-def judge(yes: Floats, no: Floats, bin_of: NDArray[np.int64], error: float | None) -> tuple[float, float, Floats]:
-    """EM over K tags that `yes` people confirmed and `no` rejected, each in a bin of what was shown: a, b, chances."""
+def judge(yes: Floats, no: Floats, shown: Floats, error: float | None) -> tuple[float, float, Floats]:
+    """EM over K tags that `yes` people confirmed and `no` rejected, shown (K,) with a probability: a, b, chances."""
     a = b = ERROR if error is None else error
-    count = int(bin_of.max()) + 1
-    size = np.bincount(bin_of, minlength=count)
-    prior = (np.bincount(bin_of, yes / (yes + no), count) + 0.5) / (size + 1.0)
-    chance = prior[bin_of]
+    p = np.clip(shown, 1e-4, 1 - 1e-4)
+    field = np.log(p / (1 - p))
+    bin_of = np.searchsorted(BINS[1:-1], p, side="right")
+    count = len(BINS) - 1
+    shift = np.zeros(count)
+    chance = p
     for _ in range(STEPS):
-        p = prior[bin_of]
-        odds = p / (1 - p) * ((1 - b) / a) ** yes * (b / (1 - a)) ** no
+        prior = 1 / (1 + np.exp(-field - shift[bin_of]))
+        odds = prior / (1 - prior) * ((1 - b) / a) ** yes * (b / (1 - a)) ** no
         chance = odds / (1 + odds)
-        new = (np.bincount(bin_of, chance, count) + 0.5) / (size + 1.0)
+        # one Newton step to where the chances of a bin add up, under a normal prior of the shift
+        slope = np.bincount(bin_of, prior * (1 - prior), count) + 1.0
+        step = (np.bincount(bin_of, chance - prior, count) - shift) / slope
         if error is None:
-            strength, wrong = PRIOR_DECISIONS, PRIOR_DECISIONS * ERROR
-            a_new = ((1 - chance) @ yes + wrong) / ((1 - chance) @ (yes + no) + strength)
-            b_new = (chance @ no + wrong) / (chance @ (yes + no) + strength)
+            wrong, strength = PRIOR_DECISIONS * ERROR, PRIOR_DECISIONS
+            a_new = float(((1 - chance) @ yes + wrong) / ((1 - chance) @ (yes + no) + strength))
+            b_new = float((chance @ no + wrong) / (chance @ (yes + no) + strength))
         else:
             a_new, b_new = a, b
-        moved = max(abs(a_new - a), abs(b_new - b), float(np.abs(new - prior).max()))
-        a, b, prior = float(min(a_new, 0.45)), float(min(b_new, 0.45)), new
+        moved = max(abs(a_new - a), abs(b_new - b), float(np.abs(step).max()))
+        a, b, shift = min(a_new, 0.45), min(b_new, 0.45), shift + step
         if moved < 1e-7:
             break
     return a, b, chance
