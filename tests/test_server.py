@@ -144,7 +144,8 @@ def test_marks_are_where_the_words_are(web: httpx.Client) -> None:
 def test_why_adds_up_and_explains_decided_tags_too(web: httpx.Client) -> None:
     key = key_of(web)
     why = web.get(f"/api/visits/{key}/why", params={"condition": "fall"}).json()
-    total = why["prior"] + sum(r["log_odds"] for r in why["reasons"]) + sum(why["others"].values()) + why["rest"]
+    total = why["prior"] + sum(r["log_odds"] for r in why["reasons"]) + why["sureness"] + why["rest"]
+    total += sum(why["absent"].values()) + sum(why["others"].values())
     assert total == pytest.approx(why["total"], abs=1e-6)
     assert why["reasons"][0]["places"]
     web.post(f"/api/visits/{key}/decisions", json=wanted("fall"))
