@@ -295,25 +295,28 @@ def test_a_lane_takes_the_urgent_first_and_forgets_the_cancelled() -> None:
         lane.submit(done.append, "late")
 
 
-def test_too_much_work_is_refused_and_decisions_last() -> None:
-    lanes = Lanes(1, 0.05)
-    gate = threading.Event()
-    for _ in range(30):
-        lanes.answers.submit(time.sleep, 0.01).result()
-    lanes.answers.submit(gate.wait)
-    for _ in range(20):
-        lanes.answers.submit(time.sleep, 0.0)
-    assert 0.05 < lanes.answers.wait() < 0.4
-    lanes.admit(urgent=False, under_way=3)  # a few are always let in
-    lanes.admit(urgent=True, under_way=30)
-    with pytest.raises(Busy) as refused:
-        lanes.admit(urgent=False, under_way=30)
-    assert refused.value.status_code == 503 and refused.value.headers == {"Retry-After": "1"}
-    for _ in range(100):
-        lanes.answers.submit(time.sleep, 0.0)
-    with pytest.raises(Busy):
-        lanes.admit(urgent=True, under_way=30)
-    gate.set()
+def test_too_much_work_is_refused_and_decisions_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    lanes = Lanes(1, 0.12)
+    for _ in range(8):
+        lanes.enter(urgent=False)  # a few are always let in
+    for _ in range(200):  # one leaves every 10 ms, and another comes
+        now[0] += 0.01
+        lanes.leave()
+        lanes.enter(urgent=False)
+    let_in = {False: 0, True: 0}
+    for urgent in (False, True):
+        with pytest.raises(Busy) as refused:
+            for _ in range(1_000):
+                lanes.enter(urgent)
+                let_in[urgent] += 1
+        assert refused.value.status_code == 503 and refused.value.headers == {"Retry-After": "1"}
+    assert 10 <= 8 + let_in[False] <= 14 and 16 <= lanes.under_way <= 20  # 120 ms, 180 ms for decisions
+    lanes.enter(urgent=False, arriving=15)  # who is still sending keeps nobody waiting
+    for _ in range(lanes.under_way):
+        lanes.leave()
+    assert lanes.under_way == 0
     lanes.close()
 
 

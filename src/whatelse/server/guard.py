@@ -31,6 +31,7 @@ from whatelse.server.settings import LOOPBACK_NAMES, Settings
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
+APART = ("/static/", "/api/decisions/export", "/api/session", "/admin/")
 DECIDING = ("/decisions", "/undo", "/feedback")  # these go before everything else
 
 
@@ -50,7 +51,6 @@ class Guard:
         self.hosts = allowed_hosts(service.settings)
         self.addresses, self.auditor = Addresses(service.settings.trusted_proxies), Auditor(service)
         self._under_way: Counter[str] = Counter()  # requests by address
-        self._number = 0  # of them all
         self._arriving: set[Body] = set()  # bodies of those that nobody can work on yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,19 +112,21 @@ class Guard:
                 raise Refused(503, "the audit cannot be written; try again", {"Retry-After": "5"})
             if self._under_way[address] >= self.service.settings.connections_per_address:
                 raise Refused(503, "too many requests at once from your address", {"Retry-After": "1"})
-            if not path.startswith("/static/"):
-                self.service.lanes.admit(urgent, self._number - len(self._arriving))
+        # what takes long because it is long says nothing about how fast the rest is answered
+        counted = path not in ALWAYS and not path.startswith(APART)
+        if counted:
+            self.service.lanes.enter(urgent, len(self._arriving))
         mark = urgency.set(URGENT if urgent else USUAL)
         self._under_way[address] += 1
-        self._number += 1
         try:
             yield
         finally:
-            self._number -= 1
             self._under_way[address] -= 1
             if not self._under_way[address]:
                 del self._under_way[address]
             urgency.reset(mark)
+            if counted:
+                self.service.lanes.leave(len(self._arriving))
 
     def _most(self, path: str) -> int:
         settings = self.service.settings

@@ -5,9 +5,9 @@
     changes   sign-ins and sign-outs: they wait for the database's lock, and nobody waits for them
     slow      loading a model, exports
 
-A lane knows how long a piece of work has taken lately, and so how long a new one would wait. Who would wait too long
-is told at once: an early no costs next to nothing, and what was accepted is answered in time. Work whose client has
-left is never begun.
+How many requests are under way and how fast they leave says how long a new one would wait. Who would wait too long is
+told at once: an early no costs next to nothing, and what was accepted is answered in time. Work whose client has left
+is never begun.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ class Lane:
     """`threads` that take the most urgent work first; equally urgent work in the order it came."""
 
     def __init__(self, name: str, threads: int, most: int = 100_000) -> None:
-        self._most, self._mean = most, 0.0
+        self._most = most
         self._waiting: list[tuple[int, int, Future[Any], Callable[..., Any], tuple[object, ...]]] = []
         self._number = itertools.count()
         self._ready = threading.Condition()
         self._closed = False
-        self._busy = 0
         self._threads = [
             threading.Thread(target=self._work, name=f"whatelse-{name}-{k}", daemon=True) for k in range(threads)
         ]
@@ -66,14 +65,10 @@ class Lane:
             if self._closed:
                 raise RuntimeError("the service is closed")
             if len(self._waiting) >= self._most:
-                raise Busy(self.wait())
+                raise Busy(1.0)
             heapq.heappush(self._waiting, (urgency.get(), next(self._number), future, work, args))
             self._ready.notify()
         return future
-
-    def wait(self) -> float:
-        """Seconds that new work would wait for its turn, by how long work has taken lately."""
-        return (len(self._waiting) + self._busy) * self._mean / len(self._threads)
 
     def close(self) -> None:
         """Finish what has begun; what has not is cancelled."""
@@ -94,25 +89,17 @@ class Lane:
                         return
                     self._ready.wait()
                 _, _, future, work, args = heapq.heappop(self._waiting)
-                self._busy += 1
-            try:
-                if future.set_running_or_notify_cancel():
-                    self._do(future, work, args)
-            finally:
-                del future, work, args  # or the last one would be kept until the next comes
-                with self._ready:
-                    self._busy -= 1
+            if future.set_running_or_notify_cancel():
+                self._do(future, work, args)
+            del future, work, args  # or the last one would be kept until the next comes
 
     def _do(self, future: Future[Any], work: Callable[..., Any], args: tuple[object, ...]) -> None:
-        start = time.perf_counter()
         try:
             result = work(*args)
         except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(result)
-        took = time.perf_counter() - start
-        self._mean += 0.05 * (min(took, 4 * self._mean + 0.01) - self._mean)  # one long piece is no trend
 
 
 class Lanes:
@@ -124,17 +111,32 @@ class Lanes:
         self.access = Lane("access", 2, 2_000)
         self.changes = Lane("changes", 2, 200)
         self.slow = Lane("slow", 2, 20)
-        self.lag = 0.0  # seconds; a mean over some hundred milliseconds
+        self.lag = 0.0  # seconds that the event loop is late; a mean over some hundred milliseconds
+        self.under_way = 0  # requests let in
+        self._gap, self._left = 0.002, time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
 
-    def admit(self, urgent: bool, under_way: int) -> None:
-        """Busy if an answer would come too late. Decisions are still taken when nothing else is.
+    def enter(self, urgent: bool, arriving: int = 0) -> None:
+        """Count a request in, or Busy if its answer would come too late; who was let in must `leave`.
 
-        under_way: requests that were let in before; a few always are, for it is not their number that makes it slow.
+        Those who were let in before leave one every `gap` seconds, whatever it is that takes the time: so long times
+        their number is what a new one waits (Little's law). A few are always let in: it is not their number
+        that makes it slow. Decisions are still taken when nothing else is. arriving: those of them whose bodies are
+        still on their way, who keep nobody waiting.
         """
-        wait = self.answers.wait() + self.lag
-        if under_way >= FEW and wait > self._patience * (4 if urgent else 1):
+        before = self.under_way - arriving
+        wait = before * self._gap + self.lag
+        if before >= FEW and wait > self._patience * (1.5 if urgent else 1.0):
             raise Busy(wait)
+        self.under_way += 1
+
+    def leave(self, arriving: int = 0) -> None:
+        """A request that was let in is answered."""
+        now = time.monotonic()
+        if self.under_way - arriving >= FEW:
+            gap = min(now - self._left, 4 * self._gap + 0.005)  # one long pause is no trend
+            self._gap += 0.05 * (gap - self._gap)
+        self._left, self.under_way = now, self.under_way - 1
 
     def watch(self) -> None:
         """Begin to measure how late the event loop is; called in it."""

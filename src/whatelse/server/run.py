@@ -81,7 +81,7 @@ def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server(
-            (settings.host.strip("[]"), settings.port), family=family, backlog=512, reuse_port=settings.workers > 1
+            (settings.host.strip("[]"), settings.port), family=family, backlog=2048, reuse_port=settings.workers > 1
         )
     except OSError as error:
         raise SettingsError(
