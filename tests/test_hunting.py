@@ -342,7 +342,8 @@ def test_labels_decide_where_there_are_some(visits: list[Visit], department: tup
         rows = table.rows(table.index[Phrase(s.phrase, s.key, s.system, s.label)])
         if rows.size >= 100:
             true = cohort.Y[rows, cohort.conditions.index(s.condition)].mean()
-            assert abs(s.precision - true) < 0.1 and any(r.source == "labels" for r in s.why)
+            assert abs(s.precision - true) < 0.1
+    assert any(r.source == "labels" for s in found for r in s.why)
 
 
 def test_a_model_counts(department: tuple[Cohort, PhraseTable]) -> None:

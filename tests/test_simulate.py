@@ -33,7 +33,7 @@ def visits() -> list[Visit]:
 
 @pytest.fixture(scope="module")
 def obeying() -> Cohort:
-    return build_cohort(simulate(14_000, 1, OFF), max_terms=None)
+    return build_cohort(simulate(14_000, 1, OFF), max_terms=None, function_words=True)
 
 
 def test_same_seed_same_visits_and_a_longer_run_begins_with_a_shorter_one(visits: list[Visit]) -> None:

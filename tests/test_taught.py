@@ -108,7 +108,7 @@ def lesson(rng: np.random.Generator, count: int = 60) -> tuple[Lesson, JointMode
     X, Y = visits(rng, count), rng.random((count, M)) < 0.3
     y = np.where(rng.random((count, M)) < 0.2, np.nan, Y.astype(float))
     belief = np.where(np.isnan(y), rng.random((count, M)), y)
-    return Lesson(X, y, alone(X), alone.taken(X, belief > 0.5), belief, rng.uniform(0.5, 2, count)), model
+    return Lesson(X, y, alone(X), alone.taken(X, belief > 0.5), belief, rng.uniform(0.5, 2, y.shape)), model
 
 
 def test_pseudo_likelihood_is_that_of_loops_and_its_gradient_of_differences(rng: np.random.Generator) -> None:
@@ -124,7 +124,7 @@ def test_pseudo_likelihood_is_that_of_loops_and_its_gradient_of_differences(rng:
             u = bias[i] + (head[0] + scale[i]) * given.alone[v, i] + head[3] * given.taken[v, i]
             u += sum(given.belief[v, k] * J[k, i] for k in range(M) if k != i and given.belief[v, k] > 0.001)
             u += sum(weight[j, i] for j in given.x[v].indices)
-            slow += given.weight[v] * (np.logaddexp(0, u) - u * given.y[v, i])
+            slow += given.weight[v, i] * (np.logaddexp(0, u) - u * given.y[v, i])
     with ThreadPoolExecutor(2) as pool:
         loss, gradient, curvature = problem.value(flat, pool, True)
         assert loss == pytest.approx(slow, rel=1e-9)
