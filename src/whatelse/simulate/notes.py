@@ -463,8 +463,9 @@ def _cut(text: str, slots: dict[str, tuple[str, ...]]) -> Phrase:
 
 
 def _slip(text: str, where: float) -> str:
-    """Two neighbouring letters changed over, or nothing where there are no two."""
+    """Two neighbouring letters within a longer word changed over, or nothing where there are none: short ones would
+    become other words."""
     k = int(where * max(len(text) - 2, 0))
-    if not text[k : k + 2].isalpha():
+    if k == 0 or len(text[k - 1 : k + 3]) < 4 or not text[k - 1 : k + 3].isalpha():
         return text
     return text[:k] + text[k + 1] + text[k] + text[k + 2 :]
