@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 from small_department import cohort, visits
+from test_anchored import LEARN, M, cohort_of, network
 from whatelse.anchors import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
 from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TAUGHT, TOLERANT
+from whatelse.noisyor.likelihood import sample
 from whatelse.sources.write import write_visits
 from whatelse.store import Decision, Store
 from whatelse.tagger import Tagger
@@ -52,6 +55,30 @@ def test_fit_by_default_and_what_it_refuses(folder: Path) -> None:
     )
     assert "needs name=value" in run("fit", folder / "train", "--setting", "shrink", "--out", folder / "x", code=2)
     assert not (folder / "x").exists()
+
+
+def test_fit_lists_what_excuses_an_anchor_and_a_person_can_refuse_it(tmp_path: Path) -> None:
+    """Beside w15 the anchor of c1 nearly always fires: a mere mention, until somebody says that it is none."""
+    rng = np.random.default_rng(4)
+    X, Y = sample(network(rng), LEARN, rng)
+    dense = X.toarray()
+    context = rng.random(LEARN) < 0.04
+    dense[:, M + 15] = context
+    dense[context, 1] = rng.random(context.sum()) < 0.98
+    made = cohort_of(sp.csr_matrix(dense), Y)
+    Cohort(made.X, made.vocabulary, made.ids).save(tmp_path / "c")
+    rates = NoiseRates.from_labels(made.A, Y, made.conditions).to_json()
+    (tmp_path / "rates.json").write_text(json.dumps(rates), encoding="utf-8")
+    fit = ("fit", tmp_path / "c", "--rates", tmp_path / "rates.json", "--out", tmp_path / "m")
+    out = run(*fit)
+    assert "not believed, beside:\n  c1: w15\n" in out and "fit again with --no-excuse c1:w15" in out
+    assert Tagger.load(tmp_path / "m").notes_["excuses"] == {"c1": ["w15"]}
+    assert "w15" not in run(*fit, "--no-excuse", "c1:w15")
+    assert Tagger.load(tmp_path / "m").settings == {"no_excuse": [["c1", "w15"]]}
+    (tmp_path / "refused.txt").write_text("c1: w15\n\n", encoding="utf-8")
+    assert "w15" not in run(*fit, "--no-excuse", tmp_path / "refused.txt")
+    assert "needs CONDITION:FINDING" in run(*fit, "--no-excuse", "c1", code=2)
+    assert "names 'c1' and 'w999'" in run(*fit, "--no-excuse", "c1:w999", code=2)
 
 
 def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:

@@ -65,6 +65,11 @@ def fit(
     skip_other_labels: bool = typer.Option(
         False, "--skip-other-labels", help="Pass over labels of visits that the cohort does not have."
     ),
+    no_excuse: list[str] | None = typer.Option(
+        None,
+        "--no-excuse",
+        help="CONDITION:FINDING that may not excuse the condition's anchor, or a file with one a line; repeat.",
+    ),
     seed: int = typer.Option(0, "--seed", min=0, help="Of whatever the learner draws at random."),
     setting: list[str] | None = typer.Option(
         None, "--setting", help="An option of the learner as name=value, e.g. epochs=50; may be repeated."
@@ -87,7 +92,10 @@ def fit(
     for doubt in (found := doubts(learn_from, given)):
         print_note(str(doubt))
     refuse_hopeless(found)
-    tagger = Tagger(learner or learning.DEFAULT, settings=_settings(setting or []), seed=seed)
+    settings = _settings(setting or [])
+    if no_excuse:
+        settings["no_excuse"] = _no_excuses(no_excuse)
+    tagger = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed)
     began = time.perf_counter()
     with progress_bar() as told:
         if lesson is None:
@@ -104,6 +112,7 @@ def fit(
         f"{len(opened):,} visits in {seconds:.1f} s ({tagger.learner}, "
         f"{'converged' if tagger.converged_ else 'NOT converged'})"
     )
+    _print_excuses(tagger.notes_.get("excuses", {}))
     typer.echo(f"saved as {out}, {digest[:12]}")
     where, model = shlex.quote(str(cohort)), shlex.quote(str(out))
     if tagger.assumed_:
@@ -299,7 +308,35 @@ def read_lesson(
     return lesson
 
 
-def _settings(settings: list[str]) -> dict[str, Any] | None:
+def _no_excuses(given: list[str]) -> list[tuple[str, str]]:
+    """CONDITION:FINDING pairs; what is the path of a file stands for its lines."""
+    lines: list[str] = []
+    for entry in given:
+        if ":" not in entry and Path(entry).is_file():
+            lines += [line.strip() for line in Path(entry).read_text("utf-8").splitlines() if line.strip()]
+        else:
+            lines.append(entry)
+    out = []
+    for line in lines:
+        condition, colon, finding = (part.strip() for part in line.partition(":"))
+        if not (colon and condition and finding):
+            raise InputError(f"--no-excuse {line}: needs CONDITION:FINDING, or a file with one a line")
+        out.append((condition, finding))
+    return out
+
+
+def _print_excuses(excuses: dict[str, list[str]]) -> None:
+    """Beside which findings the learner does not believe an anchor, so that a person can object."""
+    if not excuses:
+        return
+    typer.echo("anchors taken for mere mentions, and not believed, beside:")
+    for condition, findings in excuses.items():
+        typer.echo(f"  {condition}: {', '.join(findings)}")
+    condition, findings = next(iter(excuses.items()))
+    typer.echo(f"if one is wrong: fit again with --no-excuse {shlex.quote(f'{condition}:{findings[0]}')}")
+
+
+def _settings(settings: list[str]) -> dict[str, Any]:
     """name=value pairs; a value is read as JSON where it is JSON, else it is text."""
     out: dict[str, Any] = {}
     for pair in settings:
@@ -310,4 +347,4 @@ def _settings(settings: list[str]) -> dict[str, Any] | None:
             out[name] = json.loads(value)
         except json.JSONDecodeError:
             out[name] = value
-    return out or None
+    return out
