@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit, logit
 
 from whatelse.anchors import AnchorSet, Condition, NoiseRates
 from whatelse.cohort import Cohort
@@ -17,9 +19,10 @@ from whatelse.learning import learners as learning
 from whatelse.learning.baselines import naive_labels
 from whatelse.learning.learners import learn, learn_anchored
 from whatelse.noisyor import JointModel, NoisyOr, posterior, sample
-from whatelse.noisyor.anchored import hidden
+from whatelse.noisyor.anchored import halfway, hidden
 from whatelse.noisyor.anchored import learner as anchored
 from whatelse.noisyor.anchored.learner import Anchored, fit_anchored
+from whatelse.noisyor.curve import IDENTITY
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
@@ -85,8 +88,9 @@ def test_calibration_scales_what_anchors_tell_and_beside_linear_evidence_everyth
     np.testing.assert_array_equal(weight[ANCHORS], scale)
     np.testing.assert_allclose(np.delete(weight, ANCHORS), fit.kappa * (scale if linear else 1.0), rtol=1e-12)
     assert 0.1 <= scale <= 1
-    told = np.log(noise[1] / noise[2])
-    np.testing.assert_allclose(fit.model.evidence.anchor_log_odds[1], scale * told, rtol=1e-9)
+    # what a firing anchor tells: the rates' log odds, scaled, and what evidence adds to them
+    told, added = np.log(noise[1] / noise[2]), fit.model.evidence.weight[ANCHORS, ANCHORS]
+    np.testing.assert_allclose(fit.model.evidence.anchor_log_odds[1], scale * told + added, rtol=1e-9)
 
 
 def test_better_than_naive_labels_where_conditions_are_coupled_and_findings_repeated(once: Any, twice: Any) -> None:
@@ -113,6 +117,40 @@ def test_as_many_conditions_as_the_noise_rates_say(once: Any, linear: bool) -> N
     fires = X[:LEARN, ANCHORS].toarray() > 0
     for who in (fires, ~fires):
         assert expected[who].sum() == pytest.approx(Y[:LEARN][who].sum(), rel=0.1)
+    for i in range(M):
+        assert expected[fires[:, i], i].sum() == pytest.approx(Y[:LEARN][fires[:, i], i].sum(), rel=0.1)
+
+
+def test_halfway_to_the_rates_condition_by_condition(once: Any) -> None:
+    """Priors put wrong by up to four times: half of it, in log odds, is put right where the anchor is silent."""
+    X, _, noise, fit = once
+    off = np.array([1.4, -1.4, 0.7, -0.7, 0.0, 0.0])
+    wrong = replace(fit.model, noisyor=replace(fit.model.noisyor, prior=expit(logit(fit.model.noisyor.prior) + off)))
+    visits = X[:LEARN]
+    whole = halfway.by_condition(fit.model, visits, visits[:0], Rates(*noise))
+    half = halfway.by_condition(wrong, visits, visits[:0], Rates(*noise))
+    assert (np.sign(logit(whole.noisyor.prior) - logit(half.noisyor.prior))[:4] == -np.sign(off[:4])).all()
+    silent = visits[:, ANCHORS].toarray() == 0
+    before, after, right = (
+        logit((posterior(model, visits, top=0).marginals * silent).sum(0) / silent.sum(0))
+        for model in (wrong, half, whole)
+    )
+    np.testing.assert_allclose((after - before)[:4], (right - before)[:4] / 2, atol=0.3)
+
+
+def test_length_goes_halfway_to_the_rates() -> None:
+    """Short notes lose four findings in five at random, and anchors with them: the model thinks their patients well."""
+    rng = np.random.default_rng(5)
+    X, Y = sample(network(rng, n=120), 2 * LEARN, rng)
+    dense = X.toarray()
+    short = rng.random(2 * LEARN) < 0.3
+    dense[short] *= rng.random((short.sum(), 120)) < 0.2
+    x = sp.csr_matrix(dense)
+    noise = Rates(*rates(dense[:, :M] > 0, Y))
+    fit = fit_anchored(x, ANCHORS, noise, linear=False)
+    blind = replace(fit.model, evidence=replace(fit.model.evidence, curve=IDENTITY))
+    now, then = (posterior(model, x, top=0).marginals[short].sum() / Y[short].sum() for model in (fit.model, blind))
+    assert fit.model.evidence.curve[-1] < 0 and abs(np.log(now)) < abs(np.log(then))
 
 
 def test_same_seed_same_bits(once: Any) -> None:
@@ -154,7 +192,7 @@ def absent_beside(rng: np.random.Generator, what: str) -> tuple[Any, Any]:
 def test_evidence_that_learns_mentions_is_refused() -> None:
     X, Y = absent_beside(np.random.default_rng(3), "mention")
     fit = fit_anchored(X, ANCHORS, Rates(*rates(X[:, :M].toarray().astype(bool), Y)))
-    assert fit.silent_gain < 0 and not fit.linear and not fit.model.evidence.weight.any()
+    assert fit.silent_gain < 0 and not fit.linear and not fit.model.evidence.weight[:, M:].any()
 
 
 def test_evidence_that_learns_the_condition_is_used() -> None:
@@ -163,8 +201,8 @@ def test_evidence_that_learns_the_condition_is_used() -> None:
     noise = rates(learn[:, :M].toarray().astype(bool), Y[:LEARN])
     fit = fit_anchored(learn, ANCHORS, Rates(*noise))
     plain = fit_anchored(learn, ANCHORS, Rates(*noise), linear=False)
-    assert fit.silent_gain > 0 and fit.linear and fit.model.evidence.weight.any()
-    assert not plain.model.evidence.weight.any() and np.isnan(plain.silent_gain)
+    assert fit.silent_gain > 0 and fit.linear and fit.model.evidence.weight[:, M:].any()
+    assert not plain.model.evidence.weight[:, M:].any() and np.isnan(plain.silent_gain)
     gain = accuracy(fit.model, test, Y[LEARN:]) - accuracy(plain.model, test, Y[LEARN:])
     assert gain > 0.005
 
@@ -181,9 +219,10 @@ def test_a_mention_with_its_context_is_excused() -> None:
     fit = fit_anchored(sp.csr_matrix(dense), ANCHORS, Rates(*noise), linear=False)
     assert np.argwhere(fit.model.evidence.excuse).tolist() == [[1, 20]]
     assert fit.model.noisyor.fail[1, 20] == 1.0
-    with_anchor, without = (posterior(fit.model, present).marginals[1] for present in ([1, 20], [20]))
+    model = replace(fit.model, evidence=replace(fit.model.evidence, curve=IDENTITY))  # whatever the length
+    with_anchor, without = (posterior(model, present).marginals[1] for present in ([1, 20], [20]))
     assert with_anchor == pytest.approx(without, abs=2e-3)
-    alone = posterior(fit.model, [1]).marginals[1]
+    alone = posterior(model, [1]).marginals[1]
     assert alone > 3 * without
 
 

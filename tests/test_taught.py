@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -152,7 +153,7 @@ def test_the_assembled_model_has_the_taught_fields_and_couplings(rng: np.random.
     X = visits(rng, 25)
     assert model.evidence.excuse[0, 1] and X[:, 1].nnz  # some anchors are excused
     wanted = shape(taught.fields(X, alone(X)), length_of(np.diff(X.indptr), np.full(25, centre.sum())))
-    np.testing.assert_allclose(Alone.of(new, ANCHORS)(X), wanted, atol=1e-9)
+    np.testing.assert_allclose(replace(Alone.of(new, ANCHORS), model=new)(X), wanted, atol=1e-9)
     np.testing.assert_allclose(new.noisyor.coupling, taught.coupling)
     for v in range(5):  # one visit and many are the same
         one = posterior(new, X[v].indices, tolerance=1e-9).marginals
@@ -183,7 +184,7 @@ def test_a_curve_is_found_again(rng: np.random.Generator) -> None:
     Y = rng.random((V, m)) < expit(true - 0.8 * length[:, None])
     noisyor = NoisyOr(np.full(m, 0.5), np.ones((m, 1)), np.array([0.5]))
     near = Nearby.of(sp.csr_matrix((V, 1)), noisyor, np.ones(1, bool), true)
-    shape = fit_shape(2 * true, length, Y, np.ones(V), near, np.zeros((m, m)), 0.0)
+    shape = fit_shape(2 * true, length, Y, np.ones(V), near, np.zeros((m, m)), 0.0, Shape.of(IDENTITY, m))
     found = expit(shape(2 * true, length))
     assert np.abs(found - expit(true - 0.8 * length[:, None])).mean() < 0.02
     assert shape.curve[-1] == pytest.approx(-0.8, abs=0.1)

@@ -63,24 +63,27 @@ def learn_anchored(
     belief   (N, m) the chance that each label is true, where those who labelled may have erred; None: labels are true
     no_excuse  (condition, finding) pairs: the finding may not excuse the condition's anchor
     """
-    learned = _from_anchors(cohort, rates, seed, progress, _refused(cohort, labels, no_excuse))
-    if not labels or cohort.Y is None or not cohort.known.any():
+    taught = labels and cohort.Y is not None and cohort.known.any()
+    refused = _refused(cohort, labels, no_excuse)
+    learned = _from_anchors(cohort, rates, seed, progress, refused, assumed=labels and not taught)
+    if not taught:
         return learned
     progress("learning from labels", 0, 1)
     rows = np.flatnonzero(cohort.known.any(1))
     weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
-    taught = fit_labels(
+    assert cohort.Y is not None
+    lesson = fit_labels(
         learned.model, cohort.anchor_columns, cohort.X[rows], (cohort.Y if belief is None else belief)[rows],
         cohort.known[rows], weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
     )  # fmt: skip
     told = {
         "labelled_visits": len(rows),
-        "precision": taught.taught.precision,
-        "scale_of_anchors_evidence": float(taught.taught.scale.mean()),
-        "weight_of_findings": taught.taught.kappa,
-        "curve": taught.shape.curve.tolist(),
+        "precision": lesson.taught.precision,
+        "scale_of_anchors_evidence": float(lesson.taught.scale.mean()),
+        "weight_of_findings": lesson.taught.kappa,
+        "curve": lesson.shape.curve.tolist(),
     }
-    return Learned(taught.model, learned.history, learned.converged, learned.notes | {"labels": told})
+    return Learned(lesson.model, learned.history, learned.converged, learned.notes | {"labels": told})
 
 
 def _refused(cohort: Cohort, labels: bool, no_excuse: Sequence[tuple[str, str]]) -> Bools:
@@ -98,7 +101,9 @@ def _refused(cohort: Cohort, labels: bool, no_excuse: Sequence[tuple[str, str]])
     return refused
 
 
-def _from_anchors(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, refused: Bools) -> Learned:
+def _from_anchors(
+    cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, refused: Bools, assumed: bool
+) -> Learned:
     """Without labels. Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
 
     EM climbs the likelihood of the noisy-or. On visits that obey the model this makes it better, and held-out anchors
@@ -116,7 +121,7 @@ def _from_anchors(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progre
         )  # fmt: skip
         return Learned(JointModel.plain(fit.model), tuple(step.bound for step in fit.history), fit.converged, notes)
     anchored = fit_anchored(
-        cohort.X, cohort.anchor_columns, arrays(rates), refused=refused, seed=seed, on_step=progress
+        cohort.X, cohort.anchor_columns, arrays(rates), refused=refused, assumed=assumed, seed=seed, on_step=progress
     )
     names = cohort.vocabulary.names
     notes |= {

@@ -115,6 +115,10 @@ class Evidence:
             typical -= np.asarray(hidden @ self.centre)
         return total + back + self._bent(fields, np.diff(x.indptr), typical)
 
+    def length(self, X: sp.csr_matrix) -> Floats:
+        """(V,) how much was written in visits X, all of whose findings were observed (`curve.py`)."""
+        return length_of(np.diff(X.indptr).astype(float), np.full(X.shape[0], self.centre.sum()))
+
     def of_one(self, present: Ints, unobserved: Ints) -> Floats:
         """(m,) of one visit. O(m (present + unobserved))."""
         columns = self.anchor_columns

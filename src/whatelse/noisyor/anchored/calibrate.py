@@ -78,16 +78,16 @@ def _solve(
 
     def shift(scale: float) -> float:
         silent = (fixed + scale * scaled)[~fires]
-        return _root(lambda c: float(expit(silent + c).sum()) - wanted[1], -SHIFTS, SHIFTS)
+        return root(lambda c: float(expit(silent + c).sum()) - wanted[1], -SHIFTS, SHIFTS)
 
     def surplus(scale: float) -> float:
         return float(expit((fixed + scale * scaled)[fires] + shift(scale)).sum()) - wanted[0]
 
-    scale = _root(surplus, LEAST, most)
+    scale = root(surplus, LEAST, most)
     return scale, shift(scale)
 
 
-def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+def root(rising: Callable[[float], float], low: float, high: float) -> float:
     """Where a function that rises is zero; the nearer end if it is zero nowhere."""
     if rising(low) >= 0:
         return low

@@ -11,7 +11,12 @@ beside suicidal ideation, a word with other uses), the cases are counted by how 
 
 Mentions can be true, though: "low" is found only beside "back pain". So a finding is an excuse only if, beside it and
 the anchor, other findings speak less than half as much for the condition as beside the condition's other anchors. Its
-mates, which come with j wherever the anchor fires and so are parts of the same phrase, have no say in that.      (rest)
+mates, which come with j wherever the anchor fires and so are parts of the same phrase, have no say in that. A mention
+stands in a visit like others: where the rest speaks as clearly against the condition, as in one text copied over and
+over with a word changed, scores learned from other visits tell nothing, and nothing is excused.                  (rest)
+
+Many findings are tried: the rest must say less than half by so many standard errors that one excuse in twenty
+conditions would be found by chance. Visits that are alike in every finding count once.
 
 Findings speak by the scores of a naive noisy-or, learned from the other half of the visits. Findings that break the
 bound are taken first, and the scores learned anew without the anchors they excuse, until there are none; then the rest.
@@ -22,16 +27,19 @@ Where an excuse is present the anchor says nothing about its condition, and the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
 
 from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.mle import mle_model
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 
-CONFIDENCE = 2.0  # standard errors by which a test must be passed
+CONFIDENCE = 2.0  # standard errors by which cases may be undercounted
+WRONG = 0.05  # excuses of a condition that may be found by chance, of all that are tried
 LIFT = 3.0  # an anchor that fires less than so many times more often beside j than elsewhere needs no excuse
 LEAST = 8  # anchors beside j from which on it is tested
 HALF = 0.5  # of the anchors beside j may be true, and of what the rest says beside other anchors may be said, at most
@@ -58,7 +66,7 @@ def find_excuses(
     """(m, n) bool: finding j excuses the anchor of condition i. Anchors excuse nothing, nor does what is refused."""
     columns = np.asarray(anchor_columns, np.int64)
     pi, s = np.asarray(prior, float), np.clip(np.asarray(sensitivity, float), 1e-9, 1 - 1e-9)
-    X = sp.csr_matrix(X[np.sort(rng.permutation(X.shape[0])[:MOST])], dtype=np.float64)
+    X = _distinct(sp.csr_matrix(X[np.sort(rng.permutation(X.shape[0])[:MOST])], dtype=np.float64))
     x = only(X, np.isin(np.arange(X.shape[1]), columns, invert=True))
     fires = X[:, columns].toarray() > 0
     side = (rng.random(len(fires)) < 0.5).astype(np.int64)
@@ -75,6 +83,15 @@ def find_excuses(
             break
         excuse |= broken if broken.any() else found
     return excuse
+
+
+def _distinct(X: sp.csr_matrix) -> sp.csr_matrix:
+    """Visits X (N, n), each kind of visit once: what was copied forty times has been said once. O(nnz)."""
+    X.sort_indices()
+    first: dict[bytes, int] = {}
+    for v, (start, end) in enumerate(pairwise(X.indptr)):
+        first.setdefault(X.indices[start:end].tobytes(), v)
+    return X[np.fromiter(first.values(), np.int64, len(first))]
 
 
 def refuted(X: sp.csr_matrix, anchor_columns: ArrayLike, Y: Bools, known: Bools) -> Bools:
@@ -149,6 +166,8 @@ def _tested(
     if not candidates.size or not quiet:
         return broken, found
 
+    needed = _t_quantiles(WRONG / candidates.size, anchors)
+
     def means(score: Floats) -> tuple[float, float]:
         """Of a score (2, n), by half: over all visits with the anchor, and over those where it is silent."""
         return float((by_half[0] * score).sum()) / anchors, float((by_half[1] * score).sum()) / quiet
@@ -159,7 +178,8 @@ def _tested(
         with_anchor, base = means(score)
         near = visits.said(score, rows[fires[rows]])
         far = (with_anchor * anchors - near.sum()) / (anchors - near.size)
-        if near.mean() - base + CONFIDENCE * _error(near) >= HALF * (far - base):
+        said, limit = near.mean() - base, HALF * (far - base)
+        if said + needed[near.size] * _error(near) >= limit or said < -limit:
             continue
         broken[j] = lower[j] > sensitivity
         with_anchor, base = means(np.where(np.arange(x.shape[1]) == j, 0.0, visits.scores[:, i]))
@@ -192,6 +212,13 @@ def _wilson_lower(hits: Floats, count: Floats) -> Floats:
     half = CONFIDENCE * np.sqrt(np.maximum(rate * (1 - rate), 0) / n + z2 / (4 * n**2))
     lower: Floats = (rate + z2 / (2 * n) - half) / (1 + z2 / n)
     return lower
+
+
+def _t_quantiles(chance: float, most: int) -> Floats:
+    """Standard errors that the mean of k values passes with that chance, for k = 0 … most; none for fewer than two."""
+    freedom = np.maximum(np.arange(most + 1) - 1, 0)
+    quantiles: Floats = np.where(freedom > 0, student.isf(chance, np.maximum(freedom, 1)), np.inf)
+    return quantiles
 
 
 def _error(values: Floats) -> float:

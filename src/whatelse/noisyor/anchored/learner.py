@@ -8,7 +8,8 @@
 4. Linear evidence is used unless it hinders where anchors are silent (`silent_cases.py`).
 5. How much findings count once more, with the conditions of a visit that have no anchor drawn from the model's own
    posterior: findings that such a condition brought on would otherwise speak against all of the rest.
-6. As many conditions as the noise rates say (`calibrate.py`).
+6. As many conditions as the noise rates say, in all (`calibrate.py`); halfway by length of record and condition by
+   condition (`halfway.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scipy.special import expit
 from whatelse.noisyor.anchored.anchor_visits import AnchorVisits, Halves, noisyor_of
 from whatelse.noisyor.anchored.calibrate import calibrated, marginals
 from whatelse.noisyor.anchored.excuses import find_excuses
+from whatelse.noisyor.anchored.halfway import by_condition, by_length
 from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden
 from whatelse.noisyor.anchored.silent_cases import gain_on_silent_cases
 from whatelse.noisyor.evidence import Evidence
@@ -36,6 +38,8 @@ DECIDE_ON = 5_000  # anchors by which it is decided whether to use it, at most
 CONFIDENCE = 2.0  # standard errors by which it must hinder not to be used
 COMPLETE_ON, COMPLETE_BY = 2_000, 1_000  # visits whose conditions are drawn, and states to draw from, at most
 CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are counted
+TELL_ON = 3_000  # and which are compared with what the rates tell of each condition
+EACH = 100  # visits with each anchor that are looked at besides
 Step = Callable[[str, int, int], None]
 Ints = NDArray[np.int64]
 
@@ -63,6 +67,7 @@ def fit_anchored(
     *,
     linear: bool | None = None,
     refused: Bools | None = None,
+    assumed: bool = False,
     seed: int = 0,
     on_step: Step | None = None,
 ) -> Anchored:
@@ -70,6 +75,7 @@ def fit_anchored(
 
     linear   whether to use linear evidence; None: unless silent cases speak against it
     refused  (m, n) bool: finding j may not excuse the anchor of condition i
+    assumed  whether the rates are typical ones, which do not tell one condition from another
     """
     columns = np.asarray(anchor_columns, np.int64)
     rates.informative()
@@ -101,6 +107,10 @@ def fit_anchored(
     completed = _completed(visits, model, rng)
     fit = fit.reweighed(completed, halves.gains(completed))
     model = calibrated(_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
+    judges = visits.X[_some(len(visits.A), int(TELL_ON / rates.prior.sum()) + 1, rng)]
+    model = by_length(model, judges, rates)
+    if not assumed:
+        model = by_condition(model, judges, visits.X[_firing(visits.A, rng)], rates)
     return Anchored(model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
 
 
@@ -123,6 +133,12 @@ def _completed(visits: AnchorVisits, model: JointModel, rng: np.random.Generator
     drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, visits.X[some], COMPLETE_BY)
     pairs = visits.pairs.rows(np.isin(visits.pairs.visit, some))
     return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A[some])[np.searchsorted(some, pairs.visit)])
+
+
+def _firing(A: Bools, rng: np.random.Generator) -> Ints:
+    """Visits in which an anchor fires, EACH of every anchor at most, at random, in order."""
+    rows = [np.flatnonzero(fires) for fires in A.T]
+    return np.unique(np.concatenate([own[_some(own.size, EACH, rng)] for own in rows]))
 
 
 def _some(count: int, most: int, rng: np.random.Generator) -> Ints:

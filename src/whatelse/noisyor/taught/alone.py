@@ -3,19 +3,22 @@
     alone_i(x)    = log P(x, only i on) - log P(x, none on) + e_i(x)              linear in x, save for excused anchors
     taken_i(x, y) = [log P(x | y + i) - log P(x | y - i)] - [log P(x | i) - log P(x | none)]     at most zero
 
+How much was written (the curve that anchors taught) is left out of `alone`: labels bend it from there (`shape.py`).
+
 `taken` is explaining away: findings that another condition accounts for speak less for i. It is counted here over the
 findings that are not anchors (an anchor has one parent, nothing can explain it away), with weight one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from whatelse.noisyor.anchored.hidden import Pairs, noisyor_gains
+from whatelse.noisyor.curve import IDENTITY
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, Floats
 
@@ -24,7 +27,7 @@ SMALL = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """model, its anchors' columns (m,), and the noisy-or's part of `alone`, with weight one.
+    """model without its curve, its anchors' columns (m,), and the noisy-or's part of `alone`, with weight one.
 
     ratio     (m, n) what finding j says for i when it is present rather than absent;  log_fail (m, n) when it is absent
     ordinary  (n,) bool: findings that are not anchors;  kappa: how much they count in the model (the same for all)
@@ -46,6 +49,7 @@ class Alone:
         ordinary = np.ones(noisyor.n, bool)
         ordinary[anchor_columns] = False
         kappa = float(noisyor.weight[ordinary].max(initial=0.0))
+        model = replace(model, evidence=replace(model.evidence, curve=IDENTITY))
         return cls(model, np.asarray(anchor_columns, np.int64), ratio, np.log(fail), ordinary, kappa)
 
     @property

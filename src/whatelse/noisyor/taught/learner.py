@@ -78,9 +78,9 @@ def fit_labels(
     rng = np.random.default_rng(seed)
     judges = x[np.sort(rng.permutation(len(Y))[:JUDGES])]
     most = max(MANY, 2 * int(belief.sum(1).max()))
-    identity = Shape.identity(model.m)
-    taught = _held_down(taught, lambda t: assembled(alone, t, identity, average), judges, most)
-    shape = _shape(lesson, alone, taught, known, float(average.sum()), rng)
+    start = Shape.of(model.evidence.curve, model.m)
+    taught = _held_down(taught, lambda t: assembled(alone, t, start, average), judges, most)
+    shape = _shape(lesson, alone, taught, known, float(average.sum()), rng, start)
     taught = _held_down(taught, lambda t: assembled(alone, t, shape, average), judges, most)
     return FromLabels(assembled(alone, taught, shape, average), taught, shape)
 
@@ -122,15 +122,15 @@ def _runs_away(model: JointModel, x: sp.csr_matrix, most: int) -> bool:
 
 
 def _shape(
-    lesson: Lesson, alone: Alone, taught: Taught, known: Bools, typical: float, rng: np.random.Generator
+    lesson: Lesson, alone: Alone, taught: Taught, known: Bools, typical: float, rng: np.random.Generator, start: Shape
 ) -> Shape:
-    """From fields of visits by fits to the others; the identity where no visit has all its labels."""
+    """From fields of visits by fits to the others; as anchors taught where no visit has all its labels."""
     fold = rng.integers(0, FOLDS, len(known))
     fields = np.empty(lesson.y.shape)
     for k in range(FOLDS):
         out = fold == k
         if out.all() or not out.any():
-            return Shape.identity(lesson.y.shape[1])
+            return start
         rest = teach(
             lesson.rows(np.flatnonzero(~out)), alone.model.noisyor.coupling, alone.kappa,
             precision=taught.precision, steps=FOLD_STEPS,
@@ -138,13 +138,13 @@ def _shape(
         fields[out] = rest.fields(lesson.x[out], lesson.alone[out])
     whole = np.flatnonzero(known.all(1))
     if not whole.size:
-        return Shape.identity(lesson.y.shape[1])
+        return start
     some = np.sort(rng.permutation(whole)[:SHAPE_ON])
     Y = lesson.y[some] > 0.5
     near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, fields[some], Y)
     present = np.diff(lesson.x.indptr).astype(float)
     length = length_of(present[some], np.full(some.size, typical))
-    return fit_shape(fields[some], length, Y, lesson.weight[some].mean(1), near, taught.coupling, taught.kappa)
+    return fit_shape(fields[some], length, Y, lesson.weight[some].mean(1), near, taught.coupling, taught.kappa, start)
 
 
 def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> JointModel:

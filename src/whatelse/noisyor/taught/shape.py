@@ -5,7 +5,7 @@
 f_i(x) is the condition's field (log odds when nothing else is on). Linear log odds are too sure of themselves at the
 top (a condition that is plain to see may still not be among the labels), and a short record says little against
 anything. Five numbers and the shifts, by the full likelihood (`nearby.py`) of labelled visits whose fields were learned
-from other visits; Gaussian priors around the identity.
+from other visits; Gaussian priors around the curve that anchors taught.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from whatelse.noisyor.curve import IDENTITY, KNOTS, SIZE, bend
+from whatelse.noisyor.curve import KNOTS, SIZE, bend
 from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.taught.nearby import Nearby
 
@@ -31,9 +31,9 @@ class Shape:
     shift: Floats
 
     @classmethod
-    def identity(cls, m: int) -> Shape:
-        """Fields as they are."""
-        return cls(IDENTITY, np.zeros(m))
+    def of(cls, curve: Floats, m: int) -> Shape:
+        """A curve and no shifts."""
+        return cls(curve, np.zeros(m))
 
     def __call__(self, fields: Floats, length: Floats) -> Floats:
         """(V, m) of fields (V, m) and lengths (V,)."""
@@ -41,16 +41,19 @@ class Shape:
 
 
 def fit_shape(
-    fields: Floats, length: Floats, Y: Bools, weight: Floats, near: Nearby, coupling: Floats, kappa: float
+    fields: Floats, length: Floats, Y: Bools, weight: Floats, near: Nearby, coupling: Floats, kappa: float, start: Shape
 ) -> Shape:
-    """By visits (V) whose labels Y (V, m) are all known, each counting `weight` (V,). O(V states) a step."""
+    """By visits (V) whose labels Y (V, m) are all known, each counting `weight` (V,). O(V states) a step.
+
+    start is what labels move away from.
+    """
     V, m = fields.shape
     held, _ = near.of_state(Y)
     w = np.where(held, weight, 0.0)
     truth = Y.astype(float)
     size = SIZE
     parts = [fields, *(np.maximum(fields - t, 0.0) for t in KNOTS)]
-    centre = np.concatenate([IDENTITY, np.zeros(m)])
+    centre = np.concatenate([start.curve, start.shift])
     precision = np.concatenate([np.full(size, CURVE_PRECISION), np.full(m, SHIFT_PRECISION)])
 
     def objective(v: Floats) -> tuple[float, Floats]:

@@ -1,0 +1,126 @@
+"""Between the model and the noise rates, halfway: by how much was written, and condition by condition. No labels.
+
+Both are wrong, in opposite ways, and neither has seen a label.
+
+- **Length.** To the model every word that a short record lacks speaks against every condition: it expects too few of
+  them there, and too many in long records. The noise rates take an anchor's silence in three words for as telling as in
+  a page: too many in short records, too few in long ones. One number, log odds per log of how much was written (the
+  curve's last, `curve.py`), brings the expected conditions halfway from the one to the other.
+- **Conditions.** Hidden anchors tell how conditions rank beside others, the rates how many there are of each. Each
+  condition's log odds are moved halfway to the shift with which as many cases are expected as its rates say where its
+  anchor is silent. Where the anchor fires they say how many of them are cases, and nothing speaks against believing it:
+  what a firing anchor adds to the log odds is set so that this many are expected.
+
+The rates' counts are taken over the same visits as the model's, so that chance cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit, logit
+
+from whatelse.noisyor.anchored.calibrate import marginals, root
+from whatelse.noisyor.evidence import excused
+from whatelse.noisyor.joint import JointModel
+from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.rates import Rates
+
+HALFWAY = 0.5
+ROUNDS = 3
+WIDE = 12.0  # where shifts are looked for: between -+WIDE
+STEEP = 3.0  # and log odds per log of length
+STEADY = 0.75  # cases that one unit of an anchor's log odds must explain: a few visits with it move it little
+BUDGET = 1_000  # states of a visit: sums over visits come out 2% low where each has several conditions, else exact
+SURE = 1e-9
+LARGEST = 15.0  # log odds that a prior holds without losing digits
+
+
+def by_length(model: JointModel, X: sp.csr_matrix, rates: Rates) -> JointModel:
+    """The model with as many conditions by length of record as halfway to the rates', in all as many as before."""
+    silent, firing = rates.ppv
+    told = np.where(_fires(model, X), firing, silent).sum(1)
+    length = model.evidence.length(X)
+    length = length - length.mean()
+    own = _log_odds(model, X)
+    total = float(expit(own).sum())
+    wanted = float(length @ (HALFWAY * told + (1 - HALFWAY) * expit(own).sum(1)))
+    for _ in range(ROUNDS):
+        slope, shift = _tilted(own, length, total, wanted)
+        model = _moved(model, np.full(model.m, shift - slope * model.evidence.length(X).mean()), slope=slope)
+        own = _log_odds(model, X)
+    return model
+
+
+def _tilted(own: Floats, length: Floats, total: float, wanted: float) -> tuple[float, float]:
+    """Slope a and shift c: expit(own + a length + c) sum to `total`, and weighed by length to `wanted`."""
+
+    def shift(slope: float) -> float:
+        tilted = own + slope * length[:, None]
+        return root(lambda c: float(expit(tilted + c).sum()) - total, -WIDE, WIDE)
+
+    def surplus(slope: float) -> float:
+        return float(length @ expit(own + slope * length[:, None] + shift(slope)).sum(1)) - wanted
+
+    slope = root(surplus, -STEEP, STEEP)
+    return slope, shift(slope)
+
+
+def by_condition(model: JointModel, X: sp.csr_matrix, firing_visits: sp.csr_matrix, rates: Rates) -> JointModel:
+    """The model with log odds of each condition, and what its anchor tells, moved as the module says.
+
+    X are visits at random; firing_visits further ones in which some anchor fires, so that rare anchors are seen.
+    """
+    both = sp.csr_matrix(sp.vstack([X, firing_visits]), dtype=np.float64)
+    fires, believed = _fires(model, both), ~excused(both, model.evidence.excuse)
+    at_random = np.arange(len(fires)) < X.shape[0]
+    silent, firing = rates.ppv
+    shift, anchor = np.zeros(model.m), np.zeros(model.m)
+    for step in range(ROUNDS + 1):
+        own = _log_odds(_moved(model, shift, anchor), both)
+        if step < ROUNDS:
+            more = [_shift(own[q, i], q.sum() * silent[i]) for i, q in enumerate((~fires & at_random[:, None]).T)]
+            own, shift = own + more, shift + more
+        for i, loud in enumerate(fires.T):
+            anchor[i] += _anchor(own[loud, i], believed[loud, i], loud.sum() * firing[i], anchor[i])
+        if step == ROUNDS - 1:
+            shift *= HALFWAY  # what the anchors tell is then set once more
+    return _moved(model, shift, anchor)
+
+
+def _shift(own: Floats, wanted: float) -> float:
+    return root(lambda c: float(expit(own + c).sum()) - wanted, -WIDE, WIDE)
+
+
+def _anchor(own: Floats, believed: Bools, wanted: float, before: float) -> float:
+    """What to add to `before`, which a firing anchor adds already; an excused anchor adds nothing."""
+    return root(lambda d: float(expit(own + d * believed).sum()) - wanted + STEADY * (before + d), -WIDE, WIDE)
+
+
+def _fires(model: JointModel, X: sp.csr_matrix) -> Bools:
+    fires: Bools = X[:, model.evidence.anchor_columns].toarray() > 0
+    return fires
+
+
+def _log_odds(model: JointModel, X: sp.csr_matrix) -> Floats:
+    out: Floats = logit(np.clip(marginals(model, X, BUDGET), SURE, 1 - SURE))
+    return out
+
+
+def _moved(model: JointModel, shift: Floats, anchor: Floats | None = None, slope: float = 0.0) -> JointModel:
+    """The model with log odds shifted (m,), firing anchors (m,) telling so much more, and tilted by length."""
+    noisyor, evidence = model.noisyor, model.evidence
+    more = np.zeros(model.m) if anchor is None else anchor
+    weight, told, curve = evidence.weight.copy(), evidence.anchor_log_odds.copy(), evidence.curve.copy()
+    own = np.arange(model.m), evidence.anchor_columns
+    weight[own] += more
+    told[1] += more
+    curve[-1] += slope
+    # evidence counts from the centre: an anchor that is silent tells what it told before
+    log_odds = logit(noisyor.prior) + shift + more * evidence.centre[evidence.anchor_columns]
+    prior = expit(np.clip(log_odds, -LARGEST, LARGEST))
+    return JointModel(
+        replace(noisyor, prior=prior), replace(evidence, weight=weight, anchor_log_odds=told, curve=curve)
+    )
