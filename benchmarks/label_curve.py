@@ -5,7 +5,8 @@
 All visits of TRAIN are learned from by their anchors; N of them, at random, are labelled, every other label is taken
 out before learning. `0` assumes typical noise rates, `rates` is the label-free learner told the rates of all visits.
 Beside it plain logistic regressions on the same labels, one a condition, the penalty chosen by cross-validation of the
-log loss. Held-out tag on the visits of TEST with two conditions or more; moves on 5,000 visits of TEST.
+log loss. Held-out tag on the visits of TEST with two conditions or more; moves on 5,000 visits of TEST, by the model of
+the first draw.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def main() -> None:
     found = []
     for count in options.labels:
         for draw in range(1 if count in ("0", "rates", "all") else options.draws):
-            found.append(point(train, test, count, draw, not options.no_moves, not options.no_peers))
+            found.append(point(train, test, count, draw, draw == 0 and not options.no_moves, not options.no_peers))
             print(line(found[-1]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(found), encoding="utf-8")
