@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.conditions_: tuple[str, ...] = cohort.conditions
         self.history_: tuple[float, ...] = learned.history
         self.converged_: bool = learned.converged
-        self.notes_: dict[str, Any] = {"noise_rates": source, **learned.notes}
+        self.notes_: dict[str, Any] = {"noise_rates": source, "data": _data(cohort), **learned.notes}
         self.digest_: str = ""
         if not learned.converged:
             warnings.warn(
@@ -349,6 +350,19 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _known(confirmed: Iterable[str], rejected: Iterable[str], present: Iterable[str], absent: Iterable[str]) -> Known:
     return Known(confirmed, rejected, present, absent)  # type: ignore[arg-type]  # which makes tuples of them
+
+
+def _data(cohort: Cohort) -> dict[str, Any]:
+    """What was learned from, and when: now, or what SOURCE_DATE_EPOCH says, so that a model can be made again byte by
+    byte. No file is named."""
+    now = (
+        datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC) if "SOURCE_DATE_EPOCH" in os.environ else None
+    )
+    return {
+        "at": (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
+        "visits": len(cohort),
+        "labelled": int(cohort.known.any(axis=1).sum()),
+    }
 
 
 def _check_labels(cohort: Cohort, y: ArrayLike | None) -> None:
