@@ -63,9 +63,12 @@ def address(opened: Service, url: str, visit: Visit) -> str:
     return f"{url}/visit/{opened.worklist.keys[opened.worklist.visits.index(visit)]}"
 
 
-def ready(page: Page, where: str) -> None:
+def ready(page: Page, where: str, everything: bool = False) -> None:
+    """Loaded; with `everything`, all tags are listed, whether or not one stands out."""
     page.goto(where)
     page.wait_for_selector("html.loaded", state="attached")
+    if everything:
+        page.locator("#more").click()
 
 
 def order(page: Page) -> list[str]:
@@ -124,7 +127,7 @@ def test_open_search_filter_and_go_to_a_visit(page: Page, url: str) -> None:
 def test_confirm_see_the_order_change_reject_undo_reload(page: Page, opened: Service, url: str) -> None:
     visit, condition = lively()
     where = address(opened, url, visit)
-    ready(page, where)
+    ready(page, where, everything=True)
     before = order(page)
     row = page.locator(f'#suggested li[data-condition="{condition}"]')
     row.get_by_role("button", name="Confirm").click()
@@ -144,7 +147,7 @@ def test_confirm_see_the_order_change_reject_undo_reload(page: Page, opened: Ser
     expect(page.locator("#rejected li")).to_have_count(0)
     assert order(page) == after
 
-    ready(page, where)
+    ready(page, where, everything=True)
     expect(page.locator(f'#confirmed li[data-condition="{condition}"]')).to_be_visible()
     assert order(page) == after
     page.locator("#confirmed").get_by_role("button", name="Reopen").click()
@@ -155,7 +158,7 @@ def test_confirm_see_the_order_change_reject_undo_reload(page: Page, opened: Ser
 def test_a_change_is_on_the_screen_within_a_tenth_of_a_second(page: Page, opened: Service, url: str) -> None:
     """From the click to the new order, in the browser; the best of several, because the machine is shared."""
     visit, _ = lively(least=0.0)
-    ready(page, address(opened, url, visit))
+    ready(page, address(opened, url, visit), everything=True)
     times = page.evaluate(
         """async () => {
             const times = [];
@@ -213,7 +216,7 @@ def test_two_people_at_once_lose_nothing(page: Page, opened: Service, url: str) 
     visit, _ = lively(least=0.0)
     where = address(opened, url, visit)
     api = where.replace("/visit/", "/api/visits/")
-    ready(page, where)
+    ready(page, where, everything=True)
     mine, theirs, third = order(page)[:3]
     assert httpx.post(f"{api}/decisions", json=wanted(theirs, "rejected")).status_code == 200
     page.locator(f'#suggested li[data-condition="{mine}"]').get_by_role("button", name="Confirm").click()
@@ -255,6 +258,36 @@ def test_everything_by_keyboard(page: Page, opened: Service, url: str) -> None:
     expect(page.locator("#rejected-group")).to_be_hidden()
     page.keyboard.press("Escape")
     page.wait_for_url(f"{url}/")
+
+
+def test_when_nothing_stands_out_it_says_so_in_one_line(page: Page, opened: Service, url: str) -> None:
+    tagger, visits = department()
+
+    def stands_out(visit: Visit) -> bool:
+        tags = tagger.suggest(visit).tags
+        return any(t.probability >= 0.05 or t.probability >= max(0.02, 3 * t.baseline) for t in tags)
+
+    quiet = next(visit for visit in visits if visit.id not in _used and not stands_out(visit))
+    _used.add(quiet.id)
+    ready(page, address(opened, url, quiet))
+    expect(page.locator("#nothing")).to_contain_text("Nothing stands out. Likeliest:")
+    expect(page.locator("#suggested > li")).to_have_count(0)
+    expect(page.locator("#suggested").get_by_role("button")).to_have_count(0)
+    for key in "cx":  # a key decides on nothing that is not on the screen
+        page.keyboard.press(key)
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.id") == "more"
+    page.keyboard.press("Enter")
+    expect(page.locator("#suggested > li")).to_have_count(len(tagger.conditions_))
+    expect(page.locator("#nothing")).to_be_visible()
+    assert opened.store.state(quiet.id).version == 0
+    page.locator("#suggested .yes").first.click()
+    expect(page.locator("#confirmed li")).to_have_count(1)
+    page.locator("#confirmed").get_by_role("button", name="Reopen").click()
+    page.get_by_role("button", name="Show none").click()
+    expect(page.locator("#suggested > li")).to_have_count(0)
+    ready(page, address(opened, url, FALLEN))
+    expect(page.locator("#nothing")).to_be_hidden()
 
 
 # ---- typing
