@@ -220,12 +220,6 @@ def build(
         like=known.source if known is not None else None,
         options=option,
     )
-    about = {
-        "source": reader.description["source"],
-        "files": [str(file.absolute() if file.exists() else file) for file in files],
-        "reading": dict(reader.description),
-        "labels": str(labels.absolute()) if labels else None,
-    }
     survey = reader.description["source"] == "nhamcs"
     cohort = build_cohort(
         track(reader, "reading visits"),
@@ -238,7 +232,7 @@ def build(
         bands=bands,
         function_words=function_words,
         like=known,
-        about=about,
+        about=reader.about,
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
