@@ -248,6 +248,8 @@ def reproduce(
         with progress_bar() as told:
             results = run(Cohort.open(train), Cohort.open(test), plan, told)
     except KeyboardInterrupt:
+        if not any(out.glob("rows/*.json")) and not any(out.glob("courses/*")):
+            raise KeyboardInterrupt("stopped before the first row was done; run the same command again") from None
         raise KeyboardInterrupt(
             f"stopped; the rows that were done are kept in {out / 'rows'}, NVIL's epochs in {out / 'courses'}: run the "
             "same command again to go on from there"
