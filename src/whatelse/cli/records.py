@@ -115,6 +115,7 @@ def inspect_table(
     write_whole(out, look.to_yaml().encode())
     typer.echo(f"wrote {out}: look through it and correct it, then")
     typer.echo(f"next: whatelse build {shlex.quote(str(file))} --map {shlex.quote(str(out))} --out cohort")
+    typer.echo("      and --conditions FILE, for conditions other than the shipped ones of emergency medicine")
 
 
 def split(
@@ -241,7 +242,11 @@ def build(
     for kind, count in sorted(reader.left_out.items()):
         print_note(f"left out {count:,} rows: {kind}")
     print_summary(cohort)
+    if conditions is None and known is None:
+        typer.echo(f"about the {len(cohort.conditions)} shipped conditions; --conditions FILE is for others")
     typer.echo(f"saved as {saved}" if saved else "nothing was saved: give --out to keep the cohort")
+    if saved:
+        typer.echo(f"next: whatelse anchors check {shlex.quote(str(saved))}")
 
 
 def check(
