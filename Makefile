@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test lint bench soak audit clean
+.PHONY: demo test lint docs bench soak audit clean
 
 demo: $(VENV)/.serve
 	$(BIN)/whatelse demo
@@ -14,9 +14,13 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks scripts
-	$(BIN)/ruff format --check src tests benchmarks scripts
+	$(BIN)/ruff check src tests benchmarks scripts docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks scripts docs/conf.py
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
@@ -30,7 +34,7 @@ audit: $(VENV)/.dev
 	$(BIN)/python -m pip_audit --require-hashes --requirement requirements-serve.txt
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "whatelse needs Python 3.11 or newer; try: make PYTHON=python3.11")'
@@ -42,9 +46,13 @@ $(VENV)/.serve: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[serve,nvil,dev]'
+	$(PIP) --editable '.[serve,nvil,dev,docs]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[serve,docs]'
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) --editable '.[serve,nvil,dev,bench]'
+	$(PIP) --editable '.[serve,nvil,dev,docs,bench]'
 	touch $@

@@ -11,11 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from test_sources_mimic import make
-from whatelse.anchors import NoiseRates
+from whatelse.anchors import AnchorSet, NoiseRates
 from whatelse.cli import app
-from whatelse.cohort import Cohort
+from whatelse.cohort import Cohort, build_cohort
 from whatelse.server.run import open_service
 from whatelse.server.settings import load_settings
+from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
 from whatelse.teaching.labels import with_labels
 
@@ -112,6 +113,20 @@ def test_like_reads_as_the_other_was_read(here: Path, tmp_path: Path) -> None:
         assert (first.X != again.X).nnz == 0
     said = run("show", here / "cohort", "--visit", "v7")
     assert "visit v7" in said and "stable" in said
+
+
+def test_anchors_are_hunted_for_in_files_with_a_map(here: Path) -> None:
+    run("anchors", "suggest", here / "cohort", "--visits", here / "visits.csv")
+    given = ("--condition", "pneumonia", "--phrase", "sputum", "--json")
+    said = json.loads(run("anchors", "try", here / "cohort", *given))
+    assert said["fires"] > 80 and said["phrase"] == "sputum"
+
+
+def test_a_cohort_made_in_python_knows_its_files_too(here: Path, tmp_path: Path) -> None:
+    made = build_cohort(read_visits(here / "visits.csv", columns=here / "map.yaml"), AnchorSet.from_json(CONDITIONS))
+    made.save(tmp_path / "made")
+    assert Cohort.open(tmp_path / "made").about == Cohort.open(here / "cohort").about
+    assert "visit v7" in run("show", tmp_path / "made", "--visit", "v7")
 
 
 def test_split_parts_at_random_and_brings_labels_along(here: Path, tmp_path: Path) -> None:

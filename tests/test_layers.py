@@ -27,7 +27,7 @@ ROOMS = """
     noisyor
     learning
     model
-    suggestions reading tagger
+    shown frames suggestions reading tagger
     evaluation
     teaching
     store
@@ -55,7 +55,8 @@ ONLY_IN = {
     "rich": ["cli/*", "progress.py"],
     "numba": ["noisyor/*", "text/*"],
     "pyspark": ["spark/*"],
-    "pandas": ["cohort/cohort.py"],
+    "pandas": ["cohort/cohort.py", "frames.py"],
+    "polars": ["frames.py"],
     # a file from elsewhere must be safe to open
     "pickle": [],
     "marshal": [],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from serving import FALLEN, HOSTILE, department, live, service, wanted
 from whatelse.server import Service
+from whatelse.suggestions import Tag
 from whatelse.visits import Visit
 
 CONTRAST = Path(__file__).parent / "contrast.js"
@@ -63,9 +64,12 @@ def address(opened: Service, url: str, visit: Visit) -> str:
     return f"{url}/visit/{opened.worklist.keys[opened.worklist.visits.index(visit)]}"
 
 
-def ready(page: Page, where: str) -> None:
+def ready(page: Page, where: str, everything: bool = False) -> None:
+    """Loaded; with `everything`, all tags are listed, whether or not one stands out."""
     page.goto(where)
     page.wait_for_selector("html.loaded", state="attached")
+    if everything:
+        page.locator("#more").click()
 
 
 def order(page: Page) -> list[str]:
@@ -78,8 +82,12 @@ def order(page: Page) -> list[str]:
 _used: set[str] = {FALLEN.id, HOSTILE.id}
 
 
+def stands_out(tags: Sequence[Tag]) -> bool:
+    return any(tag.probability >= 0.05 or tag.probability >= max(0.02, 3 * tag.baseline) for tag in tags)
+
+
 def lively(least: float = 0.02) -> tuple[Visit, str]:
-    """A visit, and the tag whose confirmation changes the order of the others and moves one of them most."""
+    """A visit, and a tag whose confirmation changes the order of the others, moves one of them, and leaves a list."""
     tagger, visits = department()
     for visit in visits:
         if visit.id in _used:
@@ -90,7 +98,11 @@ def lively(least: float = 0.02) -> tuple[Visit, str]:
             rest = [t for t in before if t.condition != tag.condition]
             was = {t.condition: t.probability for t in rest}
             moved = max(abs(t.probability - was[t.condition]) for t in after)
-            if moved > least and [t.condition for t in rest[:5]] != [t.condition for t in after[:5]]:
+            if (
+                stands_out(after)
+                and moved > least
+                and [t.condition for t in rest[:5]] != [t.condition for t in after[:5]]
+            ):
                 _used.add(visit.id)
                 return visit, tag.condition
     raise AssertionError("no visit of the department moves enough")
@@ -124,7 +136,7 @@ def test_open_search_filter_and_go_to_a_visit(page: Page, url: str) -> None:
 def test_confirm_see_the_order_change_reject_undo_reload(page: Page, opened: Service, url: str) -> None:
     visit, condition = lively()
     where = address(opened, url, visit)
-    ready(page, where)
+    ready(page, where, everything=True)
     before = order(page)
     row = page.locator(f'#suggested li[data-condition="{condition}"]')
     row.get_by_role("button", name="Confirm").click()
@@ -144,7 +156,7 @@ def test_confirm_see_the_order_change_reject_undo_reload(page: Page, opened: Ser
     expect(page.locator("#rejected li")).to_have_count(0)
     assert order(page) == after
 
-    ready(page, where)
+    ready(page, where, everything=True)
     expect(page.locator(f'#confirmed li[data-condition="{condition}"]')).to_be_visible()
     assert order(page) == after
     page.locator("#confirmed").get_by_role("button", name="Reopen").click()
@@ -155,7 +167,7 @@ def test_confirm_see_the_order_change_reject_undo_reload(page: Page, opened: Ser
 def test_a_change_is_on_the_screen_within_a_tenth_of_a_second(page: Page, opened: Service, url: str) -> None:
     """From the click to the new order, in the browser; the best of several, because the machine is shared."""
     visit, _ = lively(least=0.0)
-    ready(page, address(opened, url, visit))
+    ready(page, address(opened, url, visit), everything=True)
     times = page.evaluate(
         """async () => {
             const times = [];
@@ -213,7 +225,7 @@ def test_two_people_at_once_lose_nothing(page: Page, opened: Service, url: str) 
     visit, _ = lively(least=0.0)
     where = address(opened, url, visit)
     api = where.replace("/visit/", "/api/visits/")
-    ready(page, where)
+    ready(page, where, everything=True)
     mine, theirs, third = order(page)[:3]
     assert httpx.post(f"{api}/decisions", json=wanted(theirs, "rejected")).status_code == 200
     page.locator(f'#suggested li[data-condition="{mine}"]').get_by_role("button", name="Confirm").click()
@@ -230,7 +242,12 @@ def test_two_people_at_once_lose_nothing(page: Page, opened: Service, url: str) 
 
 
 def test_everything_by_keyboard(page: Page, opened: Service, url: str) -> None:
-    visit, _ = lively(least=0.0)
+    tagger, visits = department()
+    for visit in (v for v in visits if v.id not in _used):
+        tags = tagger.suggest(visit).tags
+        if stands_out(tags) and stands_out(tagger.suggest(visit, confirmed=tags[1].condition).tags):
+            break
+    _used.add(visit.id)
     ready(page, url)
     page.keyboard.press("/")
     page.keyboard.type(visit.id)
@@ -255,6 +272,31 @@ def test_everything_by_keyboard(page: Page, opened: Service, url: str) -> None:
     expect(page.locator("#rejected-group")).to_be_hidden()
     page.keyboard.press("Escape")
     page.wait_for_url(f"{url}/")
+
+
+def test_when_nothing_stands_out_it_says_so_in_one_line(page: Page, opened: Service, url: str) -> None:
+    tagger, visits = department()
+    quiet = next(visit for visit in visits if visit.id not in _used and not stands_out(tagger.suggest(visit).tags))
+    _used.add(quiet.id)
+    ready(page, address(opened, url, quiet))
+    expect(page.locator("#nothing")).to_contain_text("Nothing stands out. Likeliest:")
+    expect(page.locator("#suggested > li")).to_have_count(0)
+    expect(page.locator("#suggested").get_by_role("button")).to_have_count(0)
+    for key in "cx":  # a key decides on nothing that is not on the screen
+        page.keyboard.press(key)
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.id") == "more"
+    page.keyboard.press("Enter")
+    expect(page.locator("#suggested > li")).to_have_count(len(tagger.conditions_))
+    expect(page.locator("#nothing")).to_be_visible()
+    assert opened.store.state(quiet.id).version == 0
+    page.locator("#suggested .yes").first.click()
+    expect(page.locator("#confirmed li")).to_have_count(1)
+    page.locator("#confirmed").get_by_role("button", name="Reopen").click()
+    page.get_by_role("button", name="Show none").click()
+    expect(page.locator("#suggested > li")).to_have_count(0)
+    ready(page, address(opened, url, FALLEN))
+    expect(page.locator("#nothing")).to_be_hidden()
 
 
 # ---- typing

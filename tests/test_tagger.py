@@ -108,7 +108,7 @@ def test_saved_and_loaded_it_answers_the_same(
 def test_suggestions_are_those_of_the_arrays(which: str, request: pytest.FixtureRequest) -> None:
     tagger: Tagger = request.getfixturevalue(which)
     records = visits("test")[:20]
-    batch, one_by_one = tagger.suggest_many(records), [tagger.suggest(v) for v in records]
+    batch, one_by_one = tagger.predict_proba(records), [tagger.suggest(v) for v in records]
     for row, found in zip(batch, one_by_one, strict=True):
         assert found.certified and found.error_bound <= tagger.tolerance
         single = {tag.condition: tag.probability for tag in found.tags}

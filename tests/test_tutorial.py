@@ -63,3 +63,11 @@ def test_the_tutorial_as_it_stands(tmp_path: Path) -> None:
     finally:
         server.terminate()
         server.communicate(timeout=30)
+
+
+def test_the_transcript_is_of_these_commands() -> None:
+    text = (DOCS / "transcript.md").read_text(encoding="utf-8")
+    parts = re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    typed = ["".join(line[2:] + "\n" for line in part.splitlines() if line[:2] in ("$ ", "> ")) for part in parts]
+    assert typed == BLOCKS, "the tutorial has changed: python scripts/transcript.py"
+    assert not re.search(r"Traceback|Warning|^whatelse: |^note: ", text, re.MULTILINE)

@@ -1,8 +1,14 @@
-"""What a Tagger answers: ranked tags, why one of them, and what to ask next."""
+"""What a Tagger answers: ranked tags, why one of them, and what to ask next.
+
+`print` shows suggestions and reasons as tables, and so does a notebook.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from whatelse.shown import Shown
 
 UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"
 """What is said of a model that was learned without any label."""
@@ -34,6 +40,20 @@ class Suggestions:
     error_bound: float
     digest: str
     caveat: str = ""
+
+    def shown(self) -> Shown:
+        """As a table: each tag, its probability, and how common it is."""
+        rows = tuple((tag.condition, f"{tag.probability:.1%}", f"{tag.baseline:.1%}") for tag in self.tags)
+        bound = f"computed to within {self.error_bound:.1g} of the model's own answer, which may be wrong"
+        if not self.certified:
+            bound = f"not certified: probabilities may be off by up to {self.error_bound:.2g}"
+        return Shown("", ("what else?", "probability", "usually"), rows, tuple(filter(None, (bound, self.caveat))))
+
+    def __str__(self) -> str:
+        return self.shown().text()
+
+    def _repr_html_(self) -> str:
+        return self.shown().html()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +98,25 @@ class Because:
     sureness: float
     rest: float
     confirmed: dict[str, float]
+
+    def shown(self) -> Shown:
+        """As a table of lines that add up, in log odds."""
+        lines = [("how common it is", self.prior)]
+        lines += [(r.finding if r.present else f"no {r.finding}", r.log_odds) for r in self.reasons]
+        lines += [(f"not in the {part}", brought) for part, brought in self.absent.items()]
+        lines += [(f"with {condition}", brought) for condition, brought in self.others.items()]
+        lines += [("sureness", self.sureness), ("everything else", self.rest)]
+        rows = [(name, f"{brought:+.2f}") for name, brought in lines if abs(brought) >= 0.005]
+        chance = 1 / (1 + math.exp(-max(min(self.total, 700.0), -700.0)))
+        rows.append((f"in all, {chance:.1%}", f"{self.total:+.2f}"))
+        moved = tuple(f"confirming {name} moved it by {by:+.2f}" for name, by in self.confirmed.items())
+        return Shown(f"why {self.condition}", ("because", "log odds"), tuple(rows), moved)
+
+    def __str__(self) -> str:
+        return self.shown().text()
+
+    def _repr_html_(self) -> str:
+        return self.shown().html()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,26 @@
 """Tagger: learns from a cohort, then answers what else a visit might have, why, and what to ask.
 
-It follows scikit-learn's conventions: parameters as given, learned attributes with a trailing underscore.
+It is a classifier of scikit-learn's kind: parameters as given, learned attributes with a trailing underscore, and
+`cross_val_score(Tagger(), cohort, cv=5)` works as it stands. Labels come with the cohort.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.errors import CohortError, ModelFileError, NotFittedError, QueryError
+from whatelse.frames import Columns, Rows, framed, rows_of
 from whatelse.learning.learners import DEFAULT, Progress, learn
 from whatelse.learning.rates import ASSUMED, GIVEN, rates_of
 from whatelse.model import file as modelfile
@@ -27,6 +29,7 @@ from whatelse.noisyor.heldout import heldout_tag
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.posterior import TOLERANCE, posterior
+from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
 from whatelse.reading import Reading
 from whatelse.suggestions import UNCALIBRATED, Because, Question, Suggestions
 from whatelse.visits import Known, Visit
@@ -34,15 +37,15 @@ from whatelse.visits import Known, Visit
 Ints = NDArray[np.int64]
 
 
-class Tagger(BaseEstimator):  # type: ignore[misc]
+class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What else might the patient have?
 
     learner    a name in `learning.LEARNERS`; settings: its options, as a dict
     tolerance  the error to certify in every probability
     seed       of whatever a learner draws at random
 
-    After `fit` or `load`: model_ (JointModel), vocabulary_, rates_, conditions_, history_, converged_, notes_, and
-    digest_ (of the file; empty until saved).
+    After `fit` or `load`: model_ (JointModel), vocabulary_, rates_, conditions_ (classes_ as scikit-learn calls them),
+    feature_names_in_, history_, converged_, notes_, and digest_ (of the file; empty until saved).
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         cohort: Cohort,
-        y: None = None,
+        y: ArrayLike | None = None,
         *,
         rates: NoiseRates | None = None,
         weights: ArrayLike | None = None,
@@ -75,11 +78,13 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         Without `rates` the noise rates come from the labels that there are; with none at all typical rates are assumed
         (`NoiseRates.assumed`), and `assumed_` says so. With `rates` the default learner looks at no label.
 
+        y        nothing, or the cohort's own labels again, as scikit-learn hands them to its scorers
         weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
         belief   (N, m) the chance that each label is true, where people may have erred; None: labels are true
 
         A learner that stopped before it converged warns (ConvergenceWarning); `converged_` says so too.
         """
+        _check_labels(cohort, y)
         settings = dict(self.settings or {})
         if rates is None:
             rates, source = rates_of(cohort, weights, strict=self.learner == DEFAULT)
@@ -94,7 +99,7 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         self.conditions_: tuple[str, ...] = cohort.conditions
         self.history_: tuple[float, ...] = learned.history
         self.converged_: bool = learned.converged
-        self.notes_: dict[str, Any] = {"noise_rates": source, **learned.notes}
+        self.notes_: dict[str, Any] = {"noise_rates": source, "data": _data(cohort), **learned.notes}
         self.digest_: str = ""
         if not learned.converged:
             warnings.warn(
@@ -108,28 +113,58 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
     # ---- many visits as arrays
 
     def predict_proba(
-        self, X: Cohort | sp.csr_matrix, confirmed: ArrayLike | None = None, rejected: ArrayLike | None = None
+        self, X: Any, confirmed: ArrayLike | str | None = None, rejected: ArrayLike | str | None = None
     ) -> Floats:
-        """(V, m) probability of each condition; confirmed and rejected are (V, m) masks of what is known already."""
-        rows = self._rows(X)
-        return posterior(
-            self.model_, rows, confirmed=_mask(confirmed), rejected=_mask(rejected), tolerance=self.tolerance, top=0
-        ).marginals
+        """(V, m) probability of each condition, for many visits.
 
-    def predict(self, X: Cohort | sp.csr_matrix) -> Bools:
+        X                    visits, a cohort, a data frame of records or of findings, or a matrix (V, n) of 0 and 1
+        confirmed, rejected  what is known already: masks (V, m), or names of conditions, which hold for all visits
+
+        A record's fields that are None are unobserved; in a cohort or a matrix what is not present is absent.
+        """
+        return self._probabilities(self._rows(X), confirmed, rejected)
+
+    def predict(self, X: Any) -> Bools:
         """(V, m) conditions that are more likely than not."""
         return self.predict_proba(X) > 0.5
 
-    def heldout_tag(self, X: Cohort | sp.csr_matrix, confirmed: Bools) -> Floats:
-        """(V, m) which one condition is on besides those confirmed: a scorer for `recovery.heldout_tag_scores`."""
-        return heldout_tag(self.model_, self._rows(X), confirmed)
+    def tag(
+        self,
+        visits: Any,
+        confirmed: ArrayLike | str | None = None,
+        rejected: ArrayLike | str | None = None,
+        *,
+        columns: Columns = None,
+    ) -> Any:
+        """The probabilities of `predict_proba` as a table: a column per condition, a row per visit in the same order.
 
-    def suggest_many(self, visits: Sequence[Visit]) -> Floats:
-        """(V, m) probabilities of whole records, with nothing confirmed."""
+        A pandas frame gives a pandas frame with the same index, polars gives polars, any other frame an Arrow table.
+        Visits, a cohort or a matrix give a pandas frame, or a dict of arrays where pandas is not installed.
+
+        columns  which column of a frame of records is which field; as where it was learned from, if not given
+        """
         self._fitted()
-        present = [self.vocabulary_.present(visit) for visit in visits]
-        unobserved = [self.vocabulary_.unobserved(visit) for visit in visits]
-        return posterior(self.model_, present, unobserved, tolerance=self.tolerance, top=0).marginals
+        rows = rows_of(visits, self.vocabulary_, columns)
+        return framed(self._probabilities(rows, confirmed, rejected), self.conditions_, visits, rows.ids)
+
+    def score(self, X: Cohort, y: ArrayLike | None = None) -> float:
+        """How often the one condition that was hidden is named first, the others being confirmed: the accuracy of the
+        held-out tag, as `whatelse evaluate` measures it. X is a cohort with labels; y is nothing, or its labels again.
+        """
+        self._fitted()
+        if not isinstance(X, Cohort) or X.Y is None:
+            raise CohortError("a score needs a cohort with labels: build one, and put labels into it")
+        _check_labels(X, y)
+        if not (X.Y.sum(1) >= 2).any():
+            raise CohortError("no visit is labelled with two or more conditions: the held-out tag needs such labels")
+        hidden = heldout_tag_draws(X.Y)
+        return float(
+            heldout_tag_scores(self.heldout_tag, self._rows(X).present, X.Y, hidden, resamples=1).accuracy.value
+        )
+
+    def heldout_tag(self, X: Any, confirmed: Bools) -> Floats:
+        """(V, m) which one condition is on besides those confirmed: a scorer for `recovery.heldout_tag_scores`."""
+        return heldout_tag(self.model_, self._rows(X).present, confirmed)
 
     # ---- one visit
 
@@ -262,6 +297,24 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         return np.array(out, np.int64)
 
     @property
+    def classes_(self) -> NDArray[np.str_]:
+        """(m,) the conditions, as scikit-learn's classifiers of many labels name their columns."""
+        self._fitted()
+        return np.array(self.conditions_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.str_]:
+        """(n,) the findings, which are the columns of a matrix or of a frame of findings."""
+        self._fitted()
+        return np.array(self.vocabulary_.names)
+
+    @property
+    def n_features_in_(self) -> int:
+        """n."""
+        self._fitted()
+        return len(self.vocabulary_.names)
+
+    @property
     def assumed_(self) -> bool:
         """Whether the noise rates were assumed for want of labels: then probabilities are not calibrated."""
         return self.notes_.get("noise_rates") == ASSUMED
@@ -275,18 +328,49 @@ class Tagger(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "model_"):
             raise NotFittedError("this Tagger has learned nothing yet: call fit, or Tagger.load")
 
-    def _rows(self, X: Cohort | sp.csr_matrix) -> sp.csr_matrix:
-        """The visits of a cohort, if it has the findings of this model; of a matrix nothing but its width is known."""
+    def _rows(self, X: Any) -> Rows:
         self._fitted()
-        if not isinstance(X, Cohort):
-            return X
-        self.vocabulary_.check_same(X.vocabulary)
-        return X.X
+        return rows_of(X, self.vocabulary_)
+
+    def _probabilities(self, rows: Rows, confirmed: ArrayLike | str | None, rejected: ArrayLike | str | None) -> Floats:
+        return posterior(
+            self.model_, rows.present, rows.unobserved, self._mask(confirmed), self._mask(rejected),
+            tolerance=self.tolerance, top=0,
+        ).marginals  # fmt: skip
+
+    def _mask(self, given: ArrayLike | str | None) -> Bools | Ints | None:
+        """A mask (V, m) as it is; names of conditions as their numbers, which hold for all visits."""
+        if given is None:
+            return None
+        values = np.atleast_1d(np.asarray(given))
+        if values.ndim == 1 and (values.dtype.kind in "UT" or not values.size):
+            return self.condition_indices(values.tolist())
+        return values.astype(bool)
 
 
 def _known(confirmed: Iterable[str], rejected: Iterable[str], present: Iterable[str], absent: Iterable[str]) -> Known:
     return Known(confirmed, rejected, present, absent)  # type: ignore[arg-type]  # which makes tuples of them
 
 
-def _mask(given: ArrayLike | None) -> Bools | None:
-    return None if given is None else np.asarray(given, bool)
+def _data(cohort: Cohort) -> dict[str, Any]:
+    """What was learned from, and when: now, or what SOURCE_DATE_EPOCH says, so that a model can be made again byte by
+    byte. No file is named."""
+    now = (
+        datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC) if "SOURCE_DATE_EPOCH" in os.environ else None
+    )
+    return {
+        "at": (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
+        "visits": len(cohort),
+        "labelled": int(cohort.known.any(axis=1).sum()),
+    }
+
+
+def _check_labels(cohort: Cohort, y: ArrayLike | None) -> None:
+    """CohortError for labels given beside a cohort that has others, or none: nobody would know which were meant."""
+    if y is None:
+        return
+    if cohort.Y is None or not np.array_equal(np.asarray(y, bool), cohort.Y):
+        raise CohortError(
+            "labels come with the cohort, and y is not what it has: make a cohort with these labels, "
+            "dataclasses.replace(cohort, Y=y, known=None)"
+        )

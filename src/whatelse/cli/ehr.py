@@ -150,4 +150,4 @@ def omop(
 
 def _scored(tagger: Any, visits: list[Any]) -> Any:
     if visits:
-        yield from zip((v.id for v in visits), tagger.suggest_many(visits).tolist(), strict=True)
+        yield from zip((v.id for v in visits), tagger.predict_proba(visits).tolist(), strict=True)

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import time
+import warnings
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -76,6 +77,8 @@ def fit(
     ),
 ) -> None:
     """Learn a model of all conditions from a cohort's anchors, and from labels and decisions where there are any."""
+    from sklearn.exceptions import ConvergenceWarning
+
     from whatelse.cohort import Cohort
     from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
@@ -97,7 +100,8 @@ def fit(
         settings["no_excuse"] = _no_excuses(no_excuse)
     tagger = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed)
     began = time.perf_counter()
-    with progress_bar() as told:
+    with progress_bar() as told, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is said below
         if lesson is None:
             tagger.fit(opened, rates=given, progress=told)
         else:
@@ -244,6 +248,8 @@ def reproduce(
         with progress_bar() as told:
             results = run(Cohort.open(train), Cohort.open(test), plan, told)
     except KeyboardInterrupt:
+        if not any(out.glob("rows/*.json")) and not any(out.glob("courses/*")):
+            raise KeyboardInterrupt("stopped before the first row was done; run the same command again") from None
         raise KeyboardInterrupt(
             f"stopped; the rows that were done are kept in {out / 'rows'}, NVIL's epochs in {out / 'courses'}: run the "
             "same command again to go on from there"

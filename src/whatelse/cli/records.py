@@ -1,4 +1,4 @@
-"""From records to cohorts: `simulate`, `build`, `show`, `anchors check`."""
+"""From records to cohorts: `simulate`, `inspect`, `build`, `split`, `anchors check`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from whatelse.cli import hunting
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
     print_checks,
-    print_common,
     print_look,
     print_note,
     print_summary,
     print_uses,
-    print_visit,
 )
+from whatelse.cli.show import show
 from whatelse.cli.source_options import (
     DELIMITER,
     ENCODING,
@@ -32,7 +31,6 @@ from whatelse.cli.source_options import (
     OPTION,
     SOURCE,
     OnError,
-    places_of,
     read,
     records_of,
 )
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from whatelse.cohort import Cohort
     from whatelse.simulate import Departures
     from whatelse.teaching.anchor_uses import AnchorUse
-    from whatelse.visits import Visit
 
 # Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
 
@@ -118,6 +115,7 @@ def inspect_table(
     write_whole(out, look.to_yaml().encode())
     typer.echo(f"wrote {out}: look through it and correct it, then")
     typer.echo(f"next: whatelse build {shlex.quote(str(file))} --map {shlex.quote(str(out))} --out cohort")
+    typer.echo("      and --conditions FILE, for conditions other than the shipped ones of emergency medicine")
 
 
 def split(
@@ -223,12 +221,6 @@ def build(
         like=known.source if known is not None else None,
         options=option,
     )
-    about = {
-        "source": reader.description["source"],
-        "files": [str(file.absolute() if file.exists() else file) for file in files],
-        "reading": dict(reader.description),
-        "labels": str(labels.absolute()) if labels else None,
-    }
     survey = reader.description["source"] == "nhamcs"
     cohort = build_cohort(
         track(reader, "reading visits"),
@@ -241,7 +233,7 @@ def build(
         bands=bands,
         function_words=function_words,
         like=known,
-        about=about,
+        about=reader.about,
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
@@ -250,29 +242,11 @@ def build(
     for kind, count in sorted(reader.left_out.items()):
         print_note(f"left out {count:,} rows: {kind}")
     print_summary(cohort)
+    if conditions is None and known is None:
+        typer.echo(f"about the {len(cohort.conditions)} shipped conditions; --conditions FILE is for others")
     typer.echo(f"saved as {saved}" if saved else "nothing was saved: give --out to keep the cohort")
-
-
-def show(
-    cohort: Path = typer.Argument(..., help="A cohort folder."),
-    top: int = typer.Option(25, "--top", help="How many of the most common findings to list."),
-    visit: str | None = typer.Option(None, "--visit", help="Show this visit: its findings and where they come from."),
-    visits: list[Path] | None = typer.Option(
-        None, "--visits", help="Where the visit's record is, if it has moved since the cohort was built."
-    ),
-) -> None:
-    """What is in a cohort; or one visit's findings, with the text they came from."""
-    from whatelse.cohort import Cohort
-
-    opened = Cohort.open(cohort)
-    if visit is None:
-        print_summary(opened)
-        print_common(opened, top)
-        return
-    rows = (opened.ids == visit).nonzero()[0]
-    if not len(rows):
-        raise CohortError(f"{cohort} has no visit {visit!r}; its first is {str(opened.ids[0])!r}")
-    print_visit(opened, int(rows[0]), _record(opened, visit, visits))
+    if saved:
+        typer.echo(f"next: whatelse anchors check {shlex.quote(str(saved))}")
 
 
 def check(
@@ -352,11 +326,3 @@ def _departures(settings: list[str], obey_model: bool) -> Departures:
         except ValueError as problem:
             raise InputError(f"--departure {setting}: {problem}") from None
     return start
-
-
-def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
-    """The visit's record, read again from where the cohort came from."""
-    for record in records_of(cohort, files):
-        if record.id == wanted:
-            return record
-    raise InputError(f"there is no visit {wanted!r} in these files", file=", ".join(map(str, places_of(cohort, files))))

@@ -76,6 +76,7 @@ def build_cohort(
     rules       negation rules: a shipped name, a path or loaded ones
     like        use the vocabulary of this cohort as it is (for test data); the other options then do nothing
     max_share, max_terms, min_visits, bigrams, bands, function_words   which findings there are: see `Choice`
+    about       where the visits came from, as JSON values; what the reader says if `read_visits` made them
     columns     which column of a data frame is which field; with `like`, as it was for `like` if not given
     source      how the visits were read, for the vocabulary to keep; that of the reader if `read_visits` made them
 
@@ -87,6 +88,7 @@ def build_cohort(
         visits = read_visits(visits, columns=columns, like=known.source if known is not None else None)
     elif columns is not None:
         raise CohortError("columns are for a data frame: give them to read_visits, which made these visits")
+    about = getattr(visits, "about", None) if about is None else about
     if known is not None:
         return cohort_of_rows(Rows(known).add_all(visits), about)
     source = source or getattr(visits, "description", None)

@@ -1,4 +1,4 @@
-"""Plots of results, each drawn on an axis that is handed in: for notebooks, reports and `evaluate --plots`.
+"""Plots of results, each drawn on an axis that is handed in: for notebooks and reports.
 
 figure, axes = plt.subplots()
 plot_reliability(trust(tagger.model_, cohort), axes)

@@ -136,7 +136,7 @@ class Worklist:
             if stop.is_set():
                 return
             end = min(start + CHUNK, len(self.visits))
-            table[start:end] = tagger.suggest_many(self.visits[start:end])
+            table[start:end] = tagger.predict_proba(self.visits[start:end])
             for visit in self.visits[start:end]:
                 counts[tagger.vocabulary_.present(visit)] += 1
             self.scores = Scores(tagger, table, end, counts)
@@ -148,7 +148,7 @@ class Worklist:
         if scores is not None and scores.tagger is tagger and i < scores.done:
             row: NDArray[np.float32] = scores.probabilities[i]
         else:
-            row = tagger.suggest_many([self.visits[i]])[0].astype(np.float32)
+            row = tagger.predict_proba([self.visits[i]])[0].astype(np.float32)
         return row
 
 

@@ -24,11 +24,21 @@ class VisitReader(Iterator[Visit]):
     left_out     rows left out so far, {kind of problem: count}; final once the iteration is over
     notes        what the files do not have (columns of another survey year, a table with the ages …)
     description  how they are read, as JSON values: a cohort keeps it, and `read_visits(…, like=…)` takes it
+    about        where they come from, as JSON values: a cohort keeps it, so that records can be looked at again
     """
 
-    def __init__(self, visits: Iterator[Visit], report: Report, how: Description) -> None:
+    def __init__(
+        self, visits: Iterator[Visit], report: Report, how: Description, files: Sequence[Path | str] = ()
+    ) -> None:
         self._visits, self._report = visits, report
         self.description = how.given
+        places = [str(file.absolute() if isinstance(file, Path) and file.exists() else file) for file in files]
+        labels = str(how.labels.absolute()) if how.labels else None
+        self.about: dict[str, Any] = (
+            {"source": how.given["source"], "files": places, "reading": dict(how.given), "labels": labels}
+            if files
+            else {}
+        )
 
     def __iter__(self) -> VisitReader:
         return self
@@ -99,7 +109,7 @@ def read_visits(
                 raise InputError(f"{kind.name} is read from files; an address is for fhir and omop")
             yield from _once(kind.read(file, report, how), seen, report, file)
 
-    return VisitReader(visits(), report, how)
+    return VisitReader(visits(), report, how, files)
 
 
 def place(path: PathLike) -> Path | str:

@@ -5,6 +5,8 @@ import { whyView } from "./why.js";
 
 const FIRST = 7; // suggestions shown before "show all"
 const MOVED = 0.005; // a change of probability that is worth saying
+// A tag stands out that is likely enough to look into, or, though unlikely, several times as likely as usual.
+const standsOut = ({ probability, baseline }) => probability >= 0.05 || (probability >= 0.02 && probability >= 3 * baseline);
 
 export class Panel {
   // actions: decide(subject, verdict), undo(), why(condition) -> promise, leave(), places(mark)
@@ -64,18 +66,27 @@ export class Panel {
 
   draw() {
     const { state, tags } = this.view;
+    const quiet = !tags.some(standsOut);
     const given = state.confirmed.map((name) => this.titles[name] ?? name);
     $("given").textContent = given.length ? `Given ${given.join(" and ")}: what would explain the rest?` : "What might this patient have?";
-    const shown = this.all ? tags : tags.slice(0, FIRST);
-    $("suggested").replaceChildren(...shown.map((tag, i) => this.tagView(tag, i)));
-    $("more").hidden = tags.length <= FIRST;
-    $("more").textContent = this.all ? "Show the likeliest only" : `Show all ${tags.length} that it was taught`;
+    $("suggested").replaceChildren(...this.listed().map((tag, i) => this.tagView(tag, i)));
+    $("nothing").hidden = !quiet;
+    if (quiet) $("nothing").textContent = nothing(tags, given.length > 0);
+    $("more").hidden = tags.length <= (quiet ? 0 : FIRST);
+    $("more").textContent = !this.all ? `Show all ${tags.length} that it was taught` : quiet ? "Show none" : "Show the likeliest only";
     for (const [group, names, sign] of [["confirmed", state.confirmed, "✓"], ["rejected", state.rejected, "✕"]]) {
       $(`${group}-group`).hidden = !names.length;
       $(group).replaceChildren(...names.map((name) => this.decidedView(name, group, sign)));
     }
     this.drawAnswers();
     if (this.open) this.toggleWhy(this.open, true);
+  }
+
+  // The tags on the screen: none while nothing stands out, unless asked for.
+  listed() {
+    const { tags } = this.view;
+    if (this.all) return tags;
+    return tags.some(standsOut) ? tags.slice(0, FIRST) : [];
   }
 
   tagView(tag, i) {
@@ -172,7 +183,7 @@ export class Panel {
   select(i) {
     const items = document.querySelectorAll("#suggested > li");
     const at = Math.max(0, Math.min(i, items.length - 1));
-    if (!items.length) return;
+    if (!items.length) return void $("more").focus();
     this.mark(at);
     items[at].focus();
   }
@@ -180,7 +191,7 @@ export class Panel {
   key(event) {
     if (event.key === "Escape" && !event.defaultPrevented && !this.actions.typing?.(event)) return this.actions.leave();
     if (typing(event) || !this.view) return;
-    const tag = this.view.tags[this.selected];
+    const tag = this.listed()[this.selected]; // a key decides on nothing that is not on the screen
     const inList = document.activeElement?.closest("#suggested");
     const keys = {
       ArrowDown: () => this.select(inList ? this.selected + 1 : this.selected),
@@ -213,6 +224,11 @@ function bar(tag) {
   const tick = h("span", { class: "tick", title: `usual here: ${percent(tag.baseline)}` });
   tick.style.left = `${100 * tag.baseline}%`;
   return h("div", { class: "bar", "aria-hidden": "true" }, fill, tick);
+}
+
+function nothing(tags, confirmed) {
+  if (!tags.length) return "Every tag that it was taught is decided.";
+  return `Nothing ${confirmed ? "else " : ""}stands out. Likeliest: ${tags[0].title}, ${percent(tags[0].probability)}.`;
 }
 
 const positions = () => new Map([...document.querySelectorAll("#suggested > li")].map((item) => [item.dataset.condition, item.getBoundingClientRect().top]));

@@ -1,0 +1,149 @@
+"""`show`: what is in a cohort, in one visit of it, or in a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from whatelse.cli.printing import _console, print_common, print_summary, print_visit
+from whatelse.cli.source_options import places_of, records_of
+from whatelse.errors import CohortError, InputError
+
+if TYPE_CHECKING:
+    from whatelse.cohort import Cohort
+    from whatelse.visits import Visit
+
+RATES_FROM = {
+    "labels": "counted in labelled visits",
+    "given": "given with the cohort (--rates)",
+    "assumed": "assumed, for want of labels: probabilities are not calibrated",
+}
+PAIRS = 12  # couplings to print; JSON has all
+
+
+def show(
+    what: Path = typer.Argument(..., metavar="COHORT|MODEL", help="A cohort folder, or a model file."),
+    top: int | None = typer.Option(
+        None, "--top", min=0, help="Findings to list: a cohort's most common [25], a model's for each condition [5]."
+    ),
+    visit: str | None = typer.Option(None, "--visit", help="Show this visit: its findings and where they come from."),
+    visits: list[Path] | None = typer.Option(
+        None, "--visits", help="Where the visit's record is, if it has moved since the cohort was built."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables; it quotes no record."),
+) -> None:
+    """What is in a cohort; one visit's findings, with the text they came from; or what a model has learned."""
+    if what.is_file():
+        if visit is not None or visits:
+            raise InputError("is a model: --visit is for cohorts; ask a model with 'whatelse tag'", file=what)
+        return _show_model(what, 5 if top is None else top, as_json)
+    if not what.exists():
+        raise InputError("there is no such cohort or model", file=what)
+    from whatelse.cohort import Cohort
+
+    opened = Cohort.open(what)
+    if visit is not None:
+        if as_json:
+            raise InputError("--json quotes no record: leave out --visit")
+        rows = (opened.ids == visit).nonzero()[0]
+        if not len(rows):
+            raise CohortError(f"{what} has no visit {visit!r}; its first is {str(opened.ids[0])!r}")
+        return print_visit(opened, int(rows[0]), _record(opened, visit, visits))
+    top = 25 if top is None else top
+    if as_json:
+        return typer.echo(json.dumps(_cohort(opened, top), indent=1))
+    print_summary(opened)
+    print_common(opened, top)
+
+
+def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
+    """The visit's record, read again from where the cohort came from."""
+    for record in records_of(cohort, files):
+        if record.id == wanted:
+            return record
+    raise InputError(f"there is no visit {wanted!r} in these files", file=", ".join(map(str, places_of(cohort, files))))
+
+
+def _cohort(cohort: Cohort, top: int) -> dict[str, Any]:
+    """A cohort as JSON values."""
+    counts = cohort.X.getnnz(axis=0)
+    columns = set(cohort.anchor_columns.tolist())
+    common = [j for j in (-counts).argsort(kind="stable").tolist() if j not in columns][:top]
+    true = None if cohort.Y is None else (cohort.Y & cohort.known).sum(0)
+    return {
+        "visits": len(cohort),
+        "findings": len(cohort.vocabulary.names),
+        "conditions": [
+            {
+                "condition": condition.name,
+                "kind": condition.kind,
+                "anchor_fires": int(counts[cohort.anchor_columns[i]]),
+                "labelled": int(cohort.known[:, i].sum()),
+                "true": None if true is None else int(true[i]),
+            }
+            for i, condition in enumerate(cohort.vocabulary.anchors.conditions)
+        ],
+        "common": [{"finding": cohort.vocabulary.names[j], "visits": int(counts[j])} for j in common],
+    }
+
+
+def _show_model(path: Path, top: int, as_json: bool) -> None:
+    from whatelse.model.file import load
+    from whatelse.model.portrait import portrait
+
+    said = portrait(load(path), top)
+    if as_json:
+        return typer.echo(json.dumps({"model": str(path)} | said, indent=1, allow_nan=False))
+    _print_model(path, said)
+
+
+def _print_model(path: Path, said: dict[str, Any]) -> None:
+    """A model, for a person."""
+    learned = said["learned"]
+    typer.echo(f"{path}: {len(said['conditions'])} conditions x {said['findings']:,} findings, {said['digest'][:12]}")
+    labelled = "" if learned["labelled"] is None else f", {learned['labelled']:,} of them with labels"
+    kind = f" ({learned['source']})" if learned["source"] else ""
+    count = "an unknown number of" if learned["visits"] is None else f"{learned['visits']:,}"
+    typer.echo(f"learned from {count} visits{kind}{labelled}")
+    typer.echo(
+        f"learned {learned['at'] or 'at a time that nobody wrote down'} by whatelse {said['version']}, "
+        f"learner {said['learner'] or 'unknown'}, {'converged' if said['converged'] else 'NOT converged'}"
+    )
+    typer.echo(f"noise rates: {RATES_FROM.get(said['rates_from'], 'of unknown origin')}")
+    table = Table("condition", "how common", "anchor fires with it", "without it", "right when it fires",
+                  "findings that say most, in log odds over their absence")  # fmt: skip
+    for entry in said["conditions"]:
+        rates = (entry["prior"], entry["sensitivity"], entry["false_positive"], entry["right_when_it_fires"])
+        cells = ["" if rate is None else f"{rate:.2%}" if rate < 0.1 else f"{rate:.0%}" for rate in rates]
+        words = ", ".join(f"{escape(f['finding'])} ({f['log_odds']:+.1f})" for f in entry["findings"])
+        table.add_row(escape(entry["condition"]), *cells, words)
+    console = _console()
+    console.print(table)
+    _print_excuses(said["excuses"])
+    if not said["couplings"]:
+        typer.echo("couplings: none; conditions go together only through their findings")
+        return
+    pairs = Table("go together", "log odds", title="couplings", title_justify="left")
+    for pair in said["couplings"][:PAIRS]:
+        pairs.add_row(escape(" and ".join(pair["conditions"])), f"{pair['log_odds']:+.2f}")
+    console.print(pairs)
+    if (more := len(said["couplings"]) - PAIRS) > 0:
+        typer.echo(f"{more:,} smaller couplings are not shown: --json has them")
+
+
+def _print_excuses(excuses: list[dict[str, str]]) -> None:
+    if not excuses:
+        typer.echo("excuses: none; every anchor counts wherever it stands")
+        return
+    table = Table("the anchor of", "counts as a mere mention beside", title="excuses", title_justify="left")
+    by_condition: dict[str, list[str]] = {}
+    for entry in excuses:
+        by_condition.setdefault(str(entry["condition"]), []).append(str(entry["finding"]))
+    for condition, findings in by_condition.items():
+        table.add_row(escape(condition), escape(", ".join(findings)))
+    _console().print(table)
