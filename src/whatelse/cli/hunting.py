@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -165,16 +165,10 @@ def _records_at_hand(cohort: Cohort) -> bool:
 
 def _records(cohort: Cohort, files: list[Path] | None) -> Iterable[Visit]:
     """The cohort's records, read as they were when it was built; rows that cannot be used are passed over."""
+    from whatelse.cohort.again import records_of
     from whatelse.progress import track
-    from whatelse.sources import read_visits
 
-    about = cohort.about
-    if not files and not about.get("files"):
-        raise CohortError("the cohort does not say where its visits came from: give their files with --visits")
-    options: dict[str, Any] = {name: Path(about[name]) for name in ("columns", "labels") if about.get(name)}
-    options |= {name: about[name] for name in ("delimiter", "encoding") if about.get(name)}
-    paths = files or [Path(file) for file in about["files"]]
-    return track(read_visits(paths, about.get("source", "table"), on_error="skip", **options), "reading visits")
+    return track(records_of(cohort, files), "reading visits")
 
 
 def _examples(cohort: Cohort, found: list[Suggestion], visits: Iterable[Visit]) -> dict[int, list[Excerpt]]:

@@ -32,9 +32,7 @@ from whatelse.cli.source_options import (
     OPTION,
     SOURCE,
     OnError,
-    places_of,
     read,
-    records_of,
 )
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
@@ -230,16 +228,20 @@ def build(
         "labels": str(labels.absolute()) if labels else None,
     }
     survey = reader.description["source"] == "nhamcs"
-    cohort = build_cohort(
-        track(reader, "reading visits"),
-        anchors,
+    choice: dict[str, Any] = dict(
         max_share=max_share,
         max_terms=(None if survey else 1000) if max_terms is None else (max_terms or None),
         min_visits=(10 if survey else 1) if min_visits is None else min_visits,
-        rules=rules,
         bigrams=bigrams,
         bands=bands,
         function_words=function_words,
+    )
+    about["choice"] = choice  # to build it again with other anchors
+    cohort = build_cohort(
+        track(reader, "reading visits"),
+        anchors,
+        **choice,
+        rules=rules,
         like=known,
         about=about,
         source=reader.description,
@@ -318,6 +320,7 @@ def check(
 
 def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:
     """What each anchor did in the records of the cohort; a note and nothing where they cannot be read again."""
+    from whatelse.cohort.again import records_of
     from whatelse.progress import track
     from whatelse.teaching.anchor_uses import anchor_uses
 
@@ -356,6 +359,8 @@ def _departures(settings: list[str], obey_model: bool) -> Departures:
 
 def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
     """The visit's record, read again from where the cohort came from."""
+    from whatelse.cohort.again import places_of, records_of
+
     for record in records_of(cohort, files):
         if record.id == wanted:
             return record
