@@ -121,12 +121,33 @@ def accept(
     phrase: str = typer.Argument(..., help="The phrase, drug or code."),
     key: str = typer.Option("notes", "--key", help="Where it is looked for: notes, dispensed, coded …"),
     system: str | None = typer.Option(None, "--system", help="For --key coded: the code system."),
+    learn: Path | None = typer.Option(
+        None, "--learn", help="A cohort folder: learn with and without the change, and show what it was worth."
+    ),
+    most: int = typer.Option(10_000, "--most", min=500, help="For --learn: visits at most, for an answer in seconds."),
 ) -> None:
     """Add an anchor to a conditions file; the rest of the file stays as it is."""
     from whatelse.teaching.hunting.edit import add_phrase
 
     add_phrase(conditions, condition, phrase, key, system)
     typer.echo(f"added {phrase!r} to {condition} in {conditions}; build the cohort again to use it")
+    if learn is not None:
+        _what_changed(conditions, learn, most)
+
+
+def _what_changed(conditions: Path, cohort: Path, most: int) -> None:
+    """Learn from some of a cohort's visits with its own anchors and with those of a file; show the difference."""
+    from whatelse.anchors import AnchorSet
+    from whatelse.cli.bar import progress_bar
+    from whatelse.cli.bench import print_outcome
+    from whatelse.cohort import Cohort
+    from whatelse.teaching.bench.course import learn, some_of
+    from whatelse.teaching.bench.overview import own_labels
+
+    opened, visits = some_of(Cohort.open(cohort), _records(Cohort.open(cohort), None), most)
+    with progress_bar() as told:
+        outcome, _, _ = learn(opened, visits, AnchorSet.load(conditions), own_labels, progress=told)
+    print_outcome(outcome)
 
 
 def refuse(

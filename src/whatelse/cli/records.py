@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli import hunting
+from whatelse.cli import bench, hunting
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
     print_checks,
@@ -57,6 +57,7 @@ def register(app: typer.Typer) -> None:
     anchors.command("check")(check)
     anchors.command("label-next")(label_next)
     hunting.register(anchors)
+    bench.register(anchors)
     app.add_typer(anchors, name="anchors")
 
 

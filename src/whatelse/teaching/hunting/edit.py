@@ -7,6 +7,7 @@ adds one entry and leaves every other character alone.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,22 @@ def owner_of(conditions_file: str | Path, phrase: str, key: str = "notes", syste
         if any(_same(anchor, new) for anchor in condition.anchors):
             return condition.name
     return None
+
+
+def phrases_of(conditions_file: str | Path, condition: str) -> list[tuple[str, str, str | None]]:
+    """The anchors of a condition as its file has them: (phrase, key, system), in order."""
+    path = Path(conditions_file)
+    text, known = _conditions(path)
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    anchors = _parsed(text, path)[0]["conditions"][known.names.index(condition)].get("anchors") or {}
+    out: list[tuple[str, str, str | None]] = []
+    for key, values in anchors.items():
+        if key == "coded":
+            out += [(value, key, system) for system, codes in (values or {}).items() for value in codes or ()]
+        else:
+            out += [(value, key, None) for value in values or ()]
+    return out
 
 
 def new_condition(conditions_file: str | Path, name: str, phrase: str, title: str | None = None) -> None:
@@ -139,19 +156,30 @@ def save_conditions(path: str | Path, anchors: AnchorSet) -> None:
     write_text(Path(path), yaml.safe_dump(anchors.to_json(), sort_keys=False, allow_unicode=True, width=110))
 
 
+def read_conditions(conditions_file: str | Path) -> AnchorSet:
+    """The conditions of a file in the form that can be edited; read anew only if its text is another."""
+    return _conditions(Path(conditions_file))[1]
+
+
 def _conditions(path: Path) -> tuple[str, AnchorSet]:
     """(text, conditions) of a file in the form that ships."""
     if path.is_dir() or not path.exists():
         found = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{found}; needs a conditions file in YAML, as 'whatelse anchors new' starts one", file=path)
     text = read_text(path)
+    return text, _parsed(text, path)[1]
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str, path: Path) -> tuple[Any, AnchorSet]:
+    """What a text holds, as values that nobody may change, and as conditions. Parsing takes a tenth of a second."""
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError:
         raise InputError("is not YAML", file=path) from None
     if isinstance(data, dict) and "conditions" not in data:
         raise InputError("has no list of 'conditions': only the form that ships can be edited", file=path)
-    return text, AnchorSet.from_json(data, source=str(path))
+    return data, AnchorSet.from_json(data, source=str(path))
 
 
 def _checked(path: Path, phrase: str, key: str, system: str | None) -> Anchor:
@@ -194,7 +222,7 @@ def _find(path: Path, condition: str, phrase: str, key: str, system: str | None)
     if condition not in known.names:
         raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
     place = ["conditions", known.names.index(condition), "anchors", key, *([system] if system is not None else [])]
-    entries: Any = yaml.safe_load(text)
+    entries: Any = _parsed(text, path)[0]
     for step in place:
         entries = entries[step] if isinstance(step, int) else (entries or {}).get(step)
     for position, entry in enumerate(entries or ()):
