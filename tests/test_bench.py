@@ -320,7 +320,7 @@ def test_hidden_anchors_are_hidden_from_both_and_ranked_among_the_same(bench: Be
             columns = cohort.anchor_columns
             unseen = [int(columns[i]) for i in range(4) if i == hidden or not fired[k][row, i]]
             present = [j for j in cohort.X[row].indices.tolist() if j not in unseen]
-            marginals = enumerate_posterior(side.tagger.model_, present, unseen).marginals
+            marginals = enumerate_posterior(side.tagger.model_, [present], unobserved=[unseen]).marginals
             leak, fail = side.tagger.model_.noisyor.leak, side.tagger.model_.noisyor.fail
             says = [
                 leak[columns[i]] * (1 - p) + (1 - (1 - leak[columns[i]]) * fail[i, columns[i]]) * p

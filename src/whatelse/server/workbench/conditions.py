@@ -54,9 +54,7 @@ async def new_condition(desk: Here, _: Curator, wanted: s.NewCondition) -> s.Sta
 
     def work() -> s.State:
         desk.bench.add_condition(wanted.name, wanted.phrase, wanted.title)
-        now = desk.bench.status()
-        if now is None or not now.running:
-            desk.bench.start_hunt()
+        desk.bench.hunt_soon()
         return state_of(desk)
 
     return await desk.run(work)

@@ -49,7 +49,7 @@ async def promote(desk: Here, _: Curator) -> s.Promoted:
     def work() -> str:
         digest = desk.bench.promote()
         desk.service.reload()
-        desk.bench.start_hunt()
+        desk.bench.hunt_soon()
         return digest
 
     return s.Promoted(model=await desk.run(work))

@@ -74,6 +74,7 @@ class Bench:
         self.hunted: Hunt | None = None
         self.job: Job | None = None
         self._apart: Apart | None = None
+        self._again = False  # whether to hunt once more: the conditions changed meanwhile
         self._fires: dict[Anchor, int] = {}
 
     # ---- in the background
@@ -81,6 +82,14 @@ class Bench:
     def start_hunt(self) -> None:
         """Look for suggestions with the conditions as they are now."""
         self.start("hunt", self._hunt)
+
+    def hunt_soon(self) -> None:
+        """The same; once more after one that is under way, and after other work only when told."""
+        now = self.status()
+        if now is None or not now.running:
+            self.start_hunt()
+        elif now.kind == "hunt":
+            self._again = True
 
     def start_learning(self) -> None:
         """Learn a candidate from the conditions and labels as they are now."""
@@ -103,8 +112,12 @@ class Bench:
         self.job = Job(kind, work)
 
     def _hunt(self, progress: Progress) -> None:
-        lesson = lambda cohort: lesson_of(self.folder, cohort)[0]  # noqa: E731
-        self.hunted = hunt(self.cohort, self.records, self.folder.anchors(), lesson, progress)
+        self._again = True
+        while self._again:
+            self._again = False
+            self.hunted = hunt(
+                self.cohort, self.records, self.folder.anchors(), lambda c: lesson_of(self.folder, c)[0], progress
+            )
 
     # ---- conditions
 

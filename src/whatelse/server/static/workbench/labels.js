@@ -36,7 +36,7 @@ async function next(wanted = null) {
   conditions = visit.conditions;
   const before = conditions.some((c) => c.said !== "");
   marks = new Map(conditions.map((c) => [c.condition, before ? c.said : "0"]));
-  $("record").replaceChildren(...recordView(visit.record, [], {}));
+  $("record").replaceChildren(...recordView(visit.record, [], {}, "h2"));
   $("record").scrollTop = 0;
   draw(0);
 }
