@@ -386,6 +386,15 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(opened: Service, 
     assert file.read_bytes() == before
 
 
+def test_every_route_is_documented(url: str) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "workbench.md").read_text(encoding="utf-8")
+    paths = httpx.get(f"{url}/openapi.json").json()["paths"]
+    routes = [(method, path) for path, methods in paths.items() if path.startswith(API) for method in methods]
+    assert len(routes) == 17
+    for method, path in routes:
+        assert f"`{method.upper()} {path}`" in text, f"docs/workbench.md does not list {method.upper()} {path}"
+
+
 def test_without_a_folder_there_is_no_workbench(tmp_path: Path) -> None:
     from serving import service
 
