@@ -34,7 +34,7 @@ from whatelse.teaching.label_set import LabelSet
 from whatelse.teaching.labels import read_labels
 from whatelse.teaching.refit import held_out
 from whatelse.teaching.side import Side, shared_conditions
-from whatelse.visits import Visit
+from whatelse.visits import Code, Visit
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,8 @@ def bench(tmp_path: Path) -> Bench:
 
 # ---- records
 
+ZZZ = AnchorSet.from_json({"conditions": [{"name": "x", "anchors": {"notes": ["zzz"]}}]})
+
 
 def visit(number: int, note: str, **more: object) -> Visit:
     return Visit(f"v{number}", triage_note=note, **more)  # type: ignore[arg-type]
@@ -73,7 +75,7 @@ def test_a_phrase_is_found_where_it_would_fire_and_nowhere_else() -> None:
         "bitedog",
     ]
     visits = [visit(k, note) for k, note in enumerate(notes)]
-    cohort = build_cohort(visits, AnchorSet.from_json({"conditions": [{"name": "x", "anchors": {"notes": ["zzz"]}}]}))
+    cohort = build_cohort(visits, ZZZ)
     records = Records(cohort, [visit(99, "dog bite"), *reversed(visits)])
     for phrase in ("h/a", "dog bite", "po", "dog. bite", "daily", "nowhere"):
         anchor = as_anchor(phrase)
@@ -88,6 +90,25 @@ def test_a_phrase_is_found_where_it_would_fire_and_nowhere_else() -> None:
         assert records.having(anchor, "default", table).tolist() == expected, phrase
     found = records.excerpts(as_anchor("dog bite"), "default", [2, 3, 0])
     assert {row: e.text[e.start : e.end] for row, e in found.items()} == {2: "Dog  bite", 3: "dog-bite"}
+
+
+def test_drugs_and_codes_are_found_in_their_fields() -> None:
+    drug = (Code("name", "Warfarin 5mg", "warfarin"), Code("name", "aspirin", "aspirin"))
+    visits = [
+        visit(0, "", dispensed=drug),
+        visit(1, "", medication_history=drug),
+        visit(2, "", coded=(Code("rfv", "16750", "painful urination"),)),
+        visit(3, ""),
+    ]
+    records = Records(build_cohort([*visits, visit(4, "zzz")], ZZZ), visits)
+    looks = [
+        (("warfarin", "dispensed"), [0]),
+        (("warfarin", "drugs"), [0, 1]),
+        (("16750", "coded", "rfv"), [2]),
+        (("nothing", "drugs"), []),
+    ]
+    for anchor, rows in looks:
+        assert records.having(as_anchor(*anchor), "default").tolist() == rows, anchor
 
 
 def test_what_is_counted_agrees_with_the_cohort(shared: Bench) -> None:

@@ -7,6 +7,7 @@ cut into words to see whether it stands there as one, not negated.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,18 +54,19 @@ class Records:
         row_of = {self.by_row[row].id: row for row in wanted}
         return {row_of[e.visit]: e for _, e in mentions((self.by_row[row] for row in wanted), [anchor], rules)}
 
-    def _coded(self, anchor: Anchor) -> Ints:
-        known: dict[Code, bool] = {}
-        fields = [field for field in CODE_FIELDS if field in anchor.fields]
-
-        def matches(code: Code) -> bool:
-            if code not in known:
-                known[code] = anchor.matches(code)
-            return known[code]
-
-        has = (any(matches(code) for f in fields for code in getattr(visit, f) or ()) for visit in self.visits)
-        found: Ints = self.rows[np.fromiter(has, bool, len(self.visits))]
+    @cached_property
+    def _codes(self) -> dict[tuple[str, Code], list[int]]:
+        """Field and code -> rows of the visits that have it."""
+        found: dict[tuple[str, Code], list[int]] = {}
+        for row, visit in zip(self.rows.tolist(), self.visits, strict=True):
+            for field in CODE_FIELDS:
+                for code in getattr(visit, field) or ():
+                    found.setdefault((field, code), []).append(row)
         return found
+
+    def _coded(self, anchor: Anchor) -> Ints:
+        lists = [rows for (f, code), rows in self._codes.items() if f in anchor.fields and anchor.matches(code)]
+        return np.unique(np.array([row for rows in lists for row in rows], np.intp))
 
 
 def _plain(visit: Visit) -> str:
