@@ -37,9 +37,9 @@ conditions:
 """
 
 
-def run(*args: object) -> str:
-    """Run a command; its output."""
-    done = CliRunner().invoke(app, list(map(str, args)))
+def run(*args: object, typed: str | None = None) -> str:
+    """Run a command, with what is typed meanwhile; its output."""
+    done = CliRunner().invoke(app, list(map(str, args)), input=typed)
     assert done.exit_code == 0, done.output
     return done.output
 

@@ -184,6 +184,15 @@ def test_judgements_are_kept_in_a_file_and_give_a_precision(bench: Bench) -> Non
         read_judged(bench.folder.judged)
 
 
+def test_the_command_keeps_judgements_in_the_same_file(bench: Bench) -> None:
+    first, _, third = bench.look("uti", "dysuria").excerpts[:3]
+    asked = ["anchors", "try", bench.folder.cohort, "--condition", "uti", "--phrase", "dysuria"]
+    said = run(*asked, "--judged", bench.folder.judged, typed="y\ns\nn\nq\n")
+    assert "1 of 2 have it" in said
+    assert bench.look("uti", "dysuria").said[:3] == (True, None, False)  # the same visits, in the same order
+    assert read_judged(bench.folder.judged)["uti", "dysuria", "notes", ""] == {first.visit: True, third.visit: False}
+
+
 # ---- labels
 
 

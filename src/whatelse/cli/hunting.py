@@ -18,6 +18,7 @@ from whatelse.errors import CohortError
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
+    from whatelse.teaching.bench.judged import Subject
     from whatelse.teaching.hunting.suggest import Suggestion
     from whatelse.teaching.hunting.trial import Answer, Excerpt, Worth
     from whatelse.visits import Visit
@@ -93,6 +94,9 @@ def try_(
     system: str | None = typer.Option(None, "--system", help="For --key coded: the code system."),
     looks: int = typer.Option(10, "--looks", min=0, help="Visits to judge; 0 for none."),
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed shows the same visits."),
+    judged: Path | None = typer.Option(
+        None, "--judged", help="CSV file to keep the answers in, as the workbench does."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON; nothing is asked."),
 ) -> None:
     """What a phrase would be worth as an anchor: visits gained, overlap, and precision by ten visits that you judge."""
@@ -108,11 +112,23 @@ def try_(
     print_worth(worth)
     if excerpts:
         typer.echo(f"does the patient have {condition}?  y yes, n no, s skip, u undo, q stop")
-        worth = with_judgements(worth, judge(excerpts, _ask))
+        said = judge(excerpts, _ask)
+        worth = with_judgements(worth, said)
+        if judged is not None:
+            _keep(judged, (condition, " ".join(phrase.split()), key, system or ""), excerpts, said)
     if worth.precision is not None:
         share, low, high = worth.precision
         typer.echo(f"{worth.yes} of {worth.judged} have it: precision {share:.2f} (95%: {low:.2f} to {high:.2f})")
         typer.echo(f"next: whatelse anchors {'accept' if share >= 0.7 else 'refuse'} FILE {condition!r} {phrase!r}")
+
+
+def _keep(file: Path, subject: Subject, excerpts: list[Excerpt], said: list[bool | None]) -> None:
+    """Add what was said to a file of judged visits."""
+    from whatelse.teaching.bench.judged import judge_visit
+
+    for excerpt, answer in zip(excerpts, said, strict=True):
+        if answer is not None:
+            judge_visit(file, subject, excerpt.visit, answer)
 
 
 def accept(
