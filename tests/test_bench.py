@@ -144,7 +144,7 @@ def test_suggestions_shrink_as_they_are_decided(bench: Bench) -> None:
     bench.job.wait(60)
     found = [s.phrase for s in bench.suggestions("uti")]
     assert len(found) >= 3 and not bench.edited
-    assert bench.conditions()[0].gain == max(row.gain or 0 for row in bench.conditions())
+    assert bench.conditions()[0][0].gain == max(row.gain or 0 for row in bench.conditions()[0])
     bench.accept("uti", found[0])
     bench.refuse("uti", found[1])
     now = [s.phrase for s in bench.suggestions("uti")]
@@ -164,7 +164,7 @@ def test_a_phrase_of_another_condition_is_taken_only_if_told(bench: Bench) -> No
     assert [a.phrase for a in bench.anchors("headache")] == ["headache", "fell"]
     bench.folder.conditions.write_text(CONDITIONS.replace("[fall, fell]", "[fall, headache]"), encoding="utf-8")
     assert [(a.phrase, a.shared) for a in bench.anchors("fall")] == [("fall", None), ("headache", "headache")]
-    assert {row.name: row.conflicts for row in bench.conditions()}["headache"] == ("headache",)
+    assert {row.name: row.conflicts for row in bench.conditions()[0]}["headache"] == ("headache",)
 
 
 # ---- judging

@@ -10,7 +10,6 @@ from whatelse.server.visits import REFUSALS
 from whatelse.server.workbench import schemas as s
 from whatelse.server.workbench.desk import Curator, Desk, Here
 from whatelse.teaching.bench.judged import read_judged
-from whatelse.teaching.bench.overview import lesson_of
 
 router = APIRouter(prefix="/api/workbench", tags=["workbench"], responses=REFUSALS)
 
@@ -43,9 +42,10 @@ async def conditions(desk: Here, _: Curator) -> s.Conditions:
 
 
 def _conditions(desk: Desk) -> s.Conditions:
-    bench = desk.bench
-    rows = [s.ConditionRow(**{**asdict(row), "conflicts": list(row.conflicts)}) for row in bench.conditions()]
-    return s.Conditions(rows=rows, labels=lesson_of(bench.folder, bench.cohort)[1])
+    rows, source = desk.bench.conditions()
+    return s.Conditions(
+        rows=[s.ConditionRow(**{**asdict(row), "conflicts": list(row.conflicts)}) for row in rows], labels=source
+    )
 
 
 @router.post("/conditions")

@@ -74,6 +74,7 @@ class Bench:
         self.hunted: Hunt | None = None
         self.job: Job | None = None
         self._apart: Apart | None = None
+        self._overview: tuple[Any, tuple[list[ConditionRow], str]] | None = None
         self._again = False  # whether to hunt once more: the conditions changed meanwhile
         self._fires: dict[Anchor, int] = {}
 
@@ -126,12 +127,17 @@ class Bench:
         """Whether the conditions file has changed since suggestions were looked for."""
         return self.hunted is not None and self.hunted.anchors != self.folder.anchors()
 
-    def conditions(self) -> list[ConditionRow]:
-        """Every condition of the file; those that would gain most from another anchor first, once that is known."""
-        cohort = self.cohort if self.hunted is None else self.hunted.cohort
-        gains = None if self.hunted is None else self.hunted.gains()
-        rows = overview(self.folder.anchors(), cohort, lesson_of(self.folder, cohort)[0], gains)
-        return sorted(rows, key=lambda row: -(row.gain or 0.0))
+    def conditions(self) -> tuple[list[ConditionRow], str]:
+        """Every condition of the file, and where labels come from. Those that would gain most from another anchor come
+        first, once that is known. Counted anew only when a file has changed."""
+        now = (self.folder.anchors(), _stamp(self.folder.labels), self.hunted, self.cohort)
+        if self._overview is None or self._overview[0] != now:
+            cohort = self.cohort if self.hunted is None else self.hunted.cohort
+            gains = None if self.hunted is None else self.hunted.gains()
+            said, source = lesson_of(self.folder, cohort)
+            rows = sorted(overview(now[0], cohort, said, gains), key=lambda row: -(row.gain or 0.0))
+            self._overview = now, (rows, source)
+        return self._overview[1]
 
     def anchors(self, condition: str) -> list[AnchorLine]:
         """The anchors of one condition."""
@@ -255,3 +261,8 @@ class Bench:
 
 def _values(anchors: AnchorSet) -> set[str]:
     return {a.value.lower() for c in anchors.conditions for a in c.anchors}
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is replaced."""
+    return (path.stat().st_mtime_ns, path.stat().st_ino) if path.exists() else None

@@ -35,7 +35,7 @@ from whatelse.teaching.refit import SHARE, beside, held_out, locked
 from whatelse.teaching.side import Side, shared_conditions
 from whatelse.visits import Visit
 
-JUDGED_ON = 2_000  # labelled visits, at most
+JUDGED_ON = 5_000  # labelled visits, at most
 KEPT_OUT = "kept_out"  # note of a model: the share of visits that it has seen neither labels nor anchors of
 Lesson = Callable[[Cohort], tuple[LabelSet, str]]
 
