@@ -15,9 +15,19 @@ from whatelse.anchors import AnchorSet
 from whatelse.cli import app
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import ConditionError, InputError
-from whatelse.teaching.hunting.edit import add_phrase, new_condition, read_refused, refuse_phrase, save_conditions
+from whatelse.teaching.hunting.edit import (
+    add_phrase,
+    allow_phrase,
+    change_phrase,
+    new_condition,
+    owner_of,
+    read_refused,
+    refuse_phrase,
+    save_conditions,
+    take_out,
+)
 from whatelse.teaching.hunting.trial import Answer, Excerpt, judge, try_phrase, with_judgements
-from whatelse.teaching.hunting.yaml_text import append
+from whatelse.teaching.hunting.yaml_text import append, change
 from whatelse.visits import Visit
 
 MINE = """\
@@ -224,3 +234,52 @@ def test_the_commands_from_suggestion_to_file(tmp_path: Path, mine: Path) -> Non
     assert "started 'dog bite'" in run("anchors", "new", tmp_path / "bites.yaml", "dog bite", "dog bite")
     table.unlink()
     assert "only the cohort's own findings" in run("anchors", "suggest", folder)
+
+
+def test_a_phrase_is_taken_out_or_changed_where_it_stands(mine: Path) -> None:
+    add_phrase(mine, "vomiting", "threw up")
+    take_out(mine, "headache", "headache")
+    take_out(mine, "fever", "fever")
+    take_out(mine, "vomiting", "vomiting")
+    take_out(mine, "vomiting", "ondansetron", "dispensed")
+    change_phrase(mine, "vomiting", "threw up", "n/v")
+    text = mine.read_text("utf-8")
+    assert 'notes: ["head pain"]   # more to come' in text and "{notes: []}" in text
+    assert "        - n/v\n" in text and "# and a remark" in text and "# the end" in text
+    assert [len(c.anchors) for c in AnchorSet.load(mine).conditions] == [1, 0, 1]
+    take_out(mine, "vomiting", "n/v")
+    add_phrase(mine, "vomiting", "emesis")  # into a list that was emptied
+    assert anchors_of(mine, "vomiting") == ["emesis"]
+    with pytest.raises(ConditionError, match="no anchor of 'fever'"):
+        take_out(mine, "fever", "hot")
+    with pytest.raises(ConditionError, match="anchor of condition 'headache'"):
+        change_phrase(mine, "vomiting", "emesis", "head pain")
+    change_phrase(mine, "vomiting", "emesis", "Emesis")  # only its own spelling
+    assert owner_of(mine, "head  pain") == "headache" and owner_of(mine, "sore") is None
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.sampled_from(["x", "a: b", "#", "'q'", "[", "é", "- y", "7"]), min_size=1, max_size=4),
+    st.sampled_from(["flow", "block"]),
+    st.integers(0, 3),
+    st.one_of(st.none(), PHRASES),
+)
+def test_whatever_is_taken_out_or_changed_is_read_back(values: list[str], style: str, at: int, new: str | None) -> None:
+    at %= len(values)
+    text = "# head\n" + yaml.safe_dump({"a": values, "b": 1}, default_flow_style=style == "flow") + "# foot\n"
+    changed = change(text, ["a"], at, new)
+    assert yaml.safe_load(changed) == {"a": values[:at] + ([] if new is None else [new]) + values[at + 1 :], "b": 1}
+    assert changed.startswith("# head\n") and changed.endswith("# foot\n")
+
+
+def test_what_was_refused_may_be_allowed_again(tmp_path: Path) -> None:
+    path = tmp_path / "refused.yaml"
+    allow_phrase(path, "headache", "migraine")
+    refuse_phrase(path, "headache", "migraine")
+    refuse_phrase(path, "headache", "eye pain")
+    allow_phrase(path, "headache", "migraine")
+    assert read_refused(path) == {"headache": ("eye pain",)}
+    allow_phrase(path, "headache", "eye pain")
+    refuse_phrase(path, "headache", "neck")
+    assert read_refused(path) == {"headache": ("neck",)}

@@ -26,6 +26,7 @@ from whatelse.server.limits import Buckets
 from whatelse.server.oidc import Oidc
 from whatelse.server.pages import render_pages
 from whatelse.server.settings import SettingsError, is_loopback, load_settings
+from whatelse.server.workbench.desk import PAGES as WORKBENCH
 from whatelse.store import schema
 
 ISSUER, AUDIENCE = "https://login.example.org", "whatelse"
@@ -255,11 +256,11 @@ def test_headers_keep_the_page_to_itself(web: httpx.Client) -> None:
 
 def test_pages_load_nothing_from_elsewhere_and_have_nothing_inline() -> None:
     static = Path(__file__).parents[1] / "src" / "whatelse" / "server" / "static"
-    for file in static.iterdir():
+    for file in static.rglob("*.*"):
         text = file.read_text(encoding="utf-8")
         assert "https://" not in text and "http://" not in text.replace("http://www.w3.org/2000/svg", ""), file
         assert "innerHTML" not in text and "insertAdjacentHTML" not in text and "eval(" not in text, file
-    for page in render_pages().values():
+    for page in (*render_pages().values(), *render_pages(WORKBENCH).values()):
         assert " style=" not in page and " onclick=" not in page and "<style" not in page and "http" not in page
         assert page.count("<script") == page.count('<script type="module" src="/static/') == 1
 

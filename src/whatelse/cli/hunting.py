@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from whatelse.cli.printing import print_note
-from whatelse.cli.source_options import records_of
 from whatelse.errors import CohortError
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
+    from whatelse.teaching.bench.judged import Subject
     from whatelse.teaching.hunting.suggest import Suggestion
     from whatelse.teaching.hunting.trial import Answer, Excerpt, Worth
     from whatelse.visits import Visit
@@ -94,6 +94,9 @@ def try_(
     system: str | None = typer.Option(None, "--system", help="For --key coded: the code system."),
     looks: int = typer.Option(10, "--looks", min=0, help="Visits to judge; 0 for none."),
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed shows the same visits."),
+    judged: Path | None = typer.Option(
+        None, "--judged", help="CSV file to keep the answers in, as the workbench does."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON; nothing is asked."),
 ) -> None:
     """What a phrase would be worth as an anchor: visits gained, overlap, and precision by ten visits that you judge."""
@@ -109,11 +112,23 @@ def try_(
     print_worth(worth)
     if excerpts:
         typer.echo(f"does the patient have {condition}?  y yes, n no, s skip, u undo, q stop")
-        worth = with_judgements(worth, judge(excerpts, _ask))
+        said = judge(excerpts, _ask)
+        worth = with_judgements(worth, said)
+        if judged is not None:
+            _keep(judged, (condition, " ".join(phrase.split()), key, system or ""), excerpts, said)
     if worth.precision is not None:
         share, low, high = worth.precision
         typer.echo(f"{worth.yes} of {worth.judged} have it: precision {share:.2f} (95%: {low:.2f} to {high:.2f})")
         typer.echo(f"next: whatelse anchors {'accept' if share >= 0.7 else 'refuse'} FILE {condition!r} {phrase!r}")
+
+
+def _keep(file: Path, subject: Subject, excerpts: list[Excerpt], said: list[bool | None]) -> None:
+    """Add what was said to a file of judged visits."""
+    from whatelse.teaching.bench.judged import judge_visit
+
+    for excerpt, answer in zip(excerpts, said, strict=True):
+        if answer is not None:
+            judge_visit(file, subject, excerpt.visit, answer)
 
 
 def accept(
@@ -122,12 +137,33 @@ def accept(
     phrase: str = typer.Argument(..., help="The phrase, drug or code."),
     key: str = typer.Option("notes", "--key", help="Where it is looked for: notes, dispensed, coded …"),
     system: str | None = typer.Option(None, "--system", help="For --key coded: the code system."),
+    learn: Path | None = typer.Option(
+        None, "--learn", help="A cohort folder: learn with and without the change, and show what it was worth."
+    ),
+    most: int = typer.Option(10_000, "--most", min=500, help="For --learn: visits at most, for an answer in seconds."),
 ) -> None:
     """Add an anchor to a conditions file; the rest of the file stays as it is."""
     from whatelse.teaching.hunting.edit import add_phrase
 
     add_phrase(conditions, condition, phrase, key, system)
     typer.echo(f"added {phrase!r} to {condition} in {conditions}; build the cohort again to use it")
+    if learn is not None:
+        _what_changed(conditions, learn, most)
+
+
+def _what_changed(conditions: Path, cohort: Path, most: int) -> None:
+    """Learn from some of a cohort's visits with its own anchors and with those of a file; show the difference."""
+    from whatelse.anchors import AnchorSet
+    from whatelse.cli.bar import progress_bar
+    from whatelse.cli.bench import print_outcome
+    from whatelse.cohort import Cohort
+    from whatelse.teaching.bench.course import learn, some_of
+    from whatelse.teaching.bench.overview import own_labels
+
+    opened, visits = some_of(Cohort.open(cohort), _records(Cohort.open(cohort), None), most)
+    with progress_bar() as told:
+        outcome, _, _ = learn(opened, visits, AnchorSet.load(conditions), own_labels, progress=told)
+    print_outcome(outcome)
 
 
 def refuse(
@@ -166,6 +202,7 @@ def _records_at_hand(cohort: Cohort) -> bool:
 
 def _records(cohort: Cohort, files: list[Path] | None) -> Iterable[Visit]:
     """The cohort's records, read as they were when it was built; rows that cannot be used are passed over."""
+    from whatelse.cohort.again import records_of
     from whatelse.progress import track
 
     return track(records_of(cohort, files), "reading visits")

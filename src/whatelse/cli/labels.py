@@ -10,7 +10,6 @@ import numpy as np
 import typer
 
 from whatelse.cli.printing import print_note
-from whatelse.cli.source_options import records_of
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
@@ -71,6 +70,8 @@ def label_next(
 
 def _records(cohort: Cohort, wanted: set[str], files: list[Path] | None) -> dict[str, Visit] | None:
     """The records of these visits, read again; a note and None where they cannot be."""
+    from whatelse.cohort.again import records_of
+
     try:
         found = {record.id: record for record in records_of(cohort, files) if record.id in wanted}
     except (InputError, CohortError) as problem:

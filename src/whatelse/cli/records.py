@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli import hunting
+from whatelse.cli import bench, hunting
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
     print_checks,
@@ -32,7 +32,6 @@ from whatelse.cli.source_options import (
     SOURCE,
     OnError,
     read,
-    records_of,
 )
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
@@ -56,6 +55,7 @@ def register(app: typer.Typer) -> None:
     anchors.command("check")(check)
     anchors.command("label-next")(label_next)
     hunting.register(anchors)
+    bench.register(anchors)
     app.add_typer(anchors, name="anchors")
 
 
@@ -222,18 +222,21 @@ def build(
         options=option,
     )
     survey = reader.description["source"] == "nhamcs"
-    cohort = build_cohort(
-        track(reader, "reading visits"),
-        anchors,
+    choice: dict[str, Any] = dict(
         max_share=max_share,
         max_terms=(None if survey else 1000) if max_terms is None else (max_terms or None),
         min_visits=(10 if survey else 1) if min_visits is None else min_visits,
-        rules=rules,
         bigrams=bigrams,
         bands=bands,
         function_words=function_words,
+    )
+    cohort = build_cohort(
+        track(reader, "reading visits"),
+        anchors,
+        **choice,
+        rules=rules,
         like=known,
-        about=reader.about,
+        about=reader.about | {"choice": choice},  # to build it again with other anchors
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
@@ -292,6 +295,7 @@ def check(
 
 def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:
     """What each anchor did in the records of the cohort; a note and nothing where they cannot be read again."""
+    from whatelse.cohort.again import records_of
     from whatelse.progress import track
     from whatelse.teaching.anchor_uses import anchor_uses
 

@@ -22,6 +22,7 @@ class Role(StrEnum):
 
     viewer = "viewer"
     clinician = "clinician"
+    curator = "curator"
     admin = "admin"
 
 
@@ -55,6 +56,9 @@ def serve(
     trusted_key: list[Path] | None = typer.Option(
         None, "--trusted-key", help="Public key (PEM); only models signed by it are loaded. May be given again."
     ),
+    workbench: Path | None = typer.Option(
+        None, "--workbench", help="Folder of a workbench: curators find anchors, label visits and learn on its pages."
+    ),
     workers: int | None = typer.Option(None, "--workers", help="Processes that serve; needs PostgreSQL. [1]"),
     watch_model: float | None = typer.Option(
         None, "--watch-model", help="Look every so many seconds whether the model file is a new one, and load it."
@@ -76,7 +80,7 @@ def serve(
         model=model, visits=visits or None, host=host, port=port, workers=workers,
         trusted_keys=trusted_key or None, database=database, auth=auth,
         source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
-        watch_model=watch_model,
+        watch_model=watch_model, workbench=workbench,
         cds_hooks=cds_hooks,
     )  # fmt: skip
     from whatelse.server.settings import load_settings
@@ -104,7 +108,9 @@ def _check(settings: Any) -> None:
 
 def create(
     name: str = typer.Argument(..., help="Who will use it; the history of decisions shows this name."),
-    role: Role = typer.Option(Role.viewer, "--role", help="viewer reads, clinician decides, admin runs the service."),
+    role: Role = typer.Option(
+        Role.viewer, "--role", help="viewer reads, clinician decides, curator teaches, admin runs it."
+    ),
     days: float = typer.Option(90, "--days", help="How long it is good for."),
     database: str = _Database,
 ) -> None:

@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from whatelse.cli.printing import _console, print_common, print_summary, print_visit
-from whatelse.cli.source_options import places_of, records_of
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def show(
 
 def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
     """The visit's record, read again from where the cohort came from."""
+    from whatelse.cohort.again import places_of, records_of
+
     for record in records_of(cohort, files):
         if record.id == wanted:
             return record

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.errors import CohortError, InputError
+from whatelse.errors import InputError
 from whatelse.sources.registry import SOURCES
 
 if TYPE_CHECKING:
-    from whatelse.cohort import Cohort
     from whatelse.sources import VisitReader
 
 
@@ -83,25 +82,3 @@ def named(options: list[str]) -> dict[str, str]:
     if wrong := [name for name, equals, value in pairs if not equals or not value]:
         raise InputError(f"--option {wrong[0]}: needs NAME=VALUE")
     return {name.replace("-", "_"): value for name, _, value in pairs}
-
-
-def places_of(cohort: Cohort, files: list[Path] | None = None) -> list[Path]:
-    """Where the records of a cohort lie: in `files`, else where it was built from."""
-    places = files or [Path(file) for file in cohort.about.get("files") or ()]
-    if not places:
-        raise CohortError("the cohort does not say where its visits came from: give their files with --visits")
-    return places
-
-
-def records_of(cohort: Cohort, files: list[Path] | None = None) -> VisitReader:
-    """The records that a cohort was built from, read again as they were then."""
-    about = cohort.about
-    reading = about.get("reading")
-    if reading is None:  # built by version 0.1.0, which kept the options one by one
-        options = {key: about[key] for key in ("source", "delimiter", "encoding") if about.get(key)}
-        columns = Path(about["columns"]) if about.get("columns") else None
-    else:
-        options, columns = {}, None
-    labels = Path(about["labels"]) if about.get("labels") else None
-    places = places_of(cohort, files)
-    return read(places, **options, columns=columns, labels=labels, on_error=OnError.skip, like=reading)

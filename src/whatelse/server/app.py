@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from whatelse import __version__
-from whatelse.server import ehr, operations, typed, visits
+from whatelse.server import ehr, operations, typed, visits, workbench
 from whatelse.server.auth import Gate
 from whatelse.server.guard import Guard, failure
 from whatelse.server.pages import add_pages
@@ -49,6 +49,7 @@ def create_app(service: Service) -> ASGIApp:
     app.include_router(typed.router)
     app.include_router(operations.router)
     ehr.attach(app, service)
+    workbench.attach(app, service)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(StoreError, _unavailable)

@@ -26,6 +26,16 @@ EVENTS = {
     ("POST", "/api/visits/{key}/undo"): "undo",
     ("GET", "/api/decisions/export"): "export",
     ("POST", "/admin/model"): "model",
+    ("POST", "/api/workbench/look"): "excerpts read",
+    ("GET", "/api/workbench/labels/{key}"): READ,
+    ("POST", "/api/workbench/labels/{key}"): "label",
+    ("POST", "/api/workbench/labels/undo"): "label undone",
+    ("POST", "/api/workbench/judge"): "phrase judged",
+    ("POST", "/api/workbench/edit"): "anchors edited",
+    ("POST", "/api/workbench/conditions"): "anchors edited",
+    ("POST", "/api/workbench/learn"): "learning",
+    ("POST", "/api/workbench/promote"): "model",
+    ("POST", "/api/workbench/drop"): "candidate dropped",
     ("POST", "/api/session"): "sign-in",
     ("DELETE", "/api/session"): "sign-out",
 }
@@ -63,6 +73,8 @@ class Auditor:
                 return
         elif event == "model":
             detail["model"] = self._service.tagger.digest_
+        if shown := scope.get("state", {}).get("visits"):  # keys of visits of which something was shown
+            detail["visits"] = shown
         try:
             self._service.store.note(Event(event, actor, address, key, detail))
         except StoreError:

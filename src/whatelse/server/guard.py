@@ -31,7 +31,7 @@ from whatelse.server.settings import LOOPBACK_NAMES, Settings
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
-APART = ("/static/", "/api/decisions/export", "/api/session", "/admin/")
+APART = ("/static/", "/api/decisions/export", "/api/session", "/admin/", "/api/workbench")
 DECIDING = ("/decisions", "/undo", "/feedback")  # these go before everything else
 
 
@@ -108,7 +108,7 @@ class Guard:
         method, path, address = scope["method"], scope["path"], scope[ADDRESS]
         urgent = method == "POST" and path.endswith(DECIDING)
         if path not in ALWAYS:
-            if self.service.store.behind and path.startswith("/api/visits"):
+            if self.service.store.behind and path.startswith(("/api/visits", "/api/workbench")):
                 raise Refused(503, "the audit cannot be written; try again", {"Retry-After": "5"})
             if self._under_way[address] >= self.service.settings.connections_per_address:
                 raise Refused(503, "too many requests at once from your address", {"Retry-After": "1"})

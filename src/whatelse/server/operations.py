@@ -129,7 +129,7 @@ async def sign_in(request: Request, response: Response, service: Here, given: sc
         secure=settings.cookie_secure,
         samesite=settings.cookie_samesite,
     )
-    return schemas.SessionOut(name=session.name, role=session.role, auth=settings.auth, csrf=session.csrf)
+    return _session(service, session)
 
 
 def gate_of(request: Request) -> Gate:
@@ -141,7 +141,14 @@ def gate_of(request: Request) -> Gate:
 @router.get("/api/session", tags=["session"], responses=REFUSALS)
 async def session(service: Here, person: Viewer) -> schemas.SessionOut:
     """Who is signed in, and the CSRF token that the page sends with what it changes."""
-    return schemas.SessionOut(name=person.name, role=person.role, auth=service.settings.auth, csrf=person.csrf)
+    return _session(service, person)
+
+
+def _session(service: Service, person: Person) -> schemas.SessionOut:
+    bench = service.settings.workbench is not None and person.may("curator")
+    return schemas.SessionOut(
+        name=person.name, role=person.role, auth=service.settings.auth, csrf=person.csrf, workbench=bench
+    )
 
 
 @router.delete("/api/session", tags=["session"], status_code=204, responses=REFUSALS)

@@ -287,6 +287,7 @@ class SessionOut(BaseModel):
     role: str
     auth: str
     csrf: str | None
+    workbench: bool = Field(default=False, description="whether there is a workbench, and this person may use it")
 
 
 class Problem(BaseModel):

@@ -70,7 +70,7 @@ class Settings(EhrSettings, BaseSettings):
     oidc_audience: str = Field(default="", description="the audience that those tokens must name")
     oidc_keys: str = Field(default="", description="URL or file of the issuer's JWKS; found by discovery if empty")
     oidc_role_claim: str = Field(
-        default="roles", description="claim with viewer, clinician or admin; a.b looks inside a"
+        default="roles", description="claim with viewer, clinician, curator or admin; a.b looks inside a"
     )
     oidc_name_claim: str = Field(default="sub", description="claim that names the person in the history")
     trusted_proxies: list[str] = Field(
@@ -112,6 +112,10 @@ class Settings(EhrSettings, BaseSettings):
         le=64,
         description="threads that ask the model; more than one only helps where queries are long",
     )
+    workbench: Path | None = Field(
+        default=None,
+        description="folder of a workbench, in which curators find anchors, label visits and learn; needs workers 1",
+    )
     watch_model: float = Field(
         default=0, ge=0, description="seconds between looks at the model file; a new one is loaded. 0: only when told"
     )
@@ -140,6 +144,8 @@ class Settings(EhrSettings, BaseSettings):
                 raise SettingsError(f"trusted_proxies: {proxy!r} is not an address or a network") from None
         if self.workers > 1 and not self.database.startswith("postgres"):
             raise SettingsError("more than one worker needs PostgreSQL: --database postgresql://user@host/name")
+        if self.workers > 1 and self.workbench is not None:
+            raise SettingsError("the workbench is in one process's memory: it needs workers 1; serve it apart")
         for origin in self.frame_ancestors:
             scheme, _, rest = origin.partition("://")
             if scheme not in ("http", "https") or not rest or set(rest) & set(" ;,'\"/"):

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from whatelse.store import schema
 from whatelse.store.engine import StoreError, reading, writing
 
-ROLES = ("viewer", "clinician", "admin")  # each may do what those before it may
+ROLES = ("viewer", "clinician", "curator", "admin")  # each may do what those before it may
 PREFIX = "whatelse_"  # lets secret scanners recognise a token that leaked
 
 

@@ -18,51 +18,29 @@ and nothing is worse. *Not worse*: both intervals exclude a loss of more than th
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.evaluation.reliability import CLIP, EDGES
-from whatelse.evaluation.updates import Answer, answers_of
 from whatelse.noisyor.recovery import Draws, heldout_tag_draws, ranking
 from whatelse.tagger import Tagger
 from whatelse.teaching.label_set import LabelSet
+from whatelse.teaching.paired import LEVEL, OTHERS_LEVEL, RESAMPLES, Resamples, Row, interval, paired_row
+from whatelse.teaching.side import Side
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Verdict = Literal["better", "not worse", "not known", "worse"]
 LOSS_MARGIN, RANK_MARGIN = 0.05, 0.02
 PRIMARY = ("log loss", "held-out tag: reciprocal rank")
-LEVEL, OTHERS_LEVEL = 0.95, 0.99
 VISITS = 5_000
 SEEN = 0.02
-RESAMPLES = 2_000
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measure of both models on the same visits, and new minus old with its interval. good: a rise is good."""
-
-    measure: str
-    visits: int
-    old: float
-    new: float
-    difference: float
-    low: float
-    high: float
-    good: bool
-
-    @property
-    def says(self) -> Literal["better", "worse", "same"]:
-        """What the interval says; "same" where it holds zero."""
-        if not self.low > 0 and not self.high < 0:
-            return "same"
-        return "better" if (self.low > 0) == self.good else "worse"
 
 
 @dataclass(frozen=True)
@@ -85,19 +63,15 @@ class Comparison:
         return out
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Both:
-    """Labelled visits with what both models say of them."""
+    """Labelled visits with what both models say of them: truth, known and weight are (V, m), before two of (V, m)."""
 
-    X: sp.csr_matrix
     truth: Floats
     known: Bools
     weight: Floats
-    answers: tuple[Answer, Answer]
-    before: tuple[Floats, Floats] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.before = (self.answers[0](self.X, None, None), self.answers[1](self.X, None, None))
+    sides: tuple[Side, Side]
+    before: tuple[Floats, Floats]
 
 
 def compare_models(
@@ -112,43 +86,57 @@ def compare_models(
 ) -> Comparison:
     """Compare on the cohort's own labels, or on others, of at most so many visits at random.
 
-    Both models must have the conditions of the cohort. Cost: for each model a posterior for each visit, each true tag
-    and each false one that is rejected.
+    Both models must have the conditions and findings of the cohort. Cost: for each model a posterior for each visit,
+    each true tag and each false one that is rejected.
     """
-    said = LabelSet.of_cohort(cohort) if labels is None else labels
     for tagger in (old, new):
         tagger.vocabulary_.check_same(cohort.vocabulary)
+    said = LabelSet.of_cohort(cohort) if labels is None else labels
+    sides = Side.about(old, cohort.X, cohort.conditions), Side.about(new, cohort.X, cohort.conditions)
+    return compare_sides(*sides, said, cohort.conditions, visits=visits, seed=seed, resamples=resamples)
+
+
+def compare_sides(
+    old: Side,
+    new: Side,
+    said: LabelSet,
+    conditions: Sequence[str],
+    *,
+    visits: int = VISITS,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """The same for two models that read the same visits each in its own way; `said` is of these m conditions."""
     labelled = np.flatnonzero(said.known.any(1))
     if not labelled.size:
         raise CohortError("no visit is labelled, and without labels nobody can tell which model is better: label some")
     rows = np.sort(np.random.default_rng(seed).permutation(labelled)[:visits])
-    X = cohort.X[rows]
+    sides = old.rows(rows), new.rows(rows)
+    known = said.known[rows]
     both = _Both(
-        X, said.belief[rows], said.known[rows], np.where(said.known[rows], said.weight[rows], 0.0),
-        (answers_of(old.model_), answers_of(new.model_)),
-    )  # fmt: skip
+        said.belief[rows], known, np.where(known, said.weight[rows], 0.0), sides, (sides[0].answer(), sides[1].answer())
+    )
     losses = [_loss(p, both.truth) * both.weight for p in both.before]
-    draw = _Resamples(seed, resamples)
-    found = [*_heldout(old, new, both, draw)]
-    found.append(_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw))
+    draw = Resamples(seed, resamples)
+    found = [*_heldout(both, draw)]
+    found.append(paired_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw))
     found += _updates(both, draw)
     found.append(_reliability(both, draw))
-    conditions = tuple(
-        _row(condition, losses[0][:, i], losses[1][:, i], both.weight[:, i], draw)
-        for i, condition in enumerate(cohort.conditions)
+    by_condition = tuple(
+        paired_row(condition, losses[0][:, i], losses[1][:, i], both.weight[:, i], draw)
+        for i, condition in enumerate(conditions)
         if both.weight[:, i].any()
     )
     verdict, because = judge(found)
-    return Comparison(
-        old.digest_, new.digest_, len(rows), int(both.known.sum()), tuple(found), conditions, verdict, because
-    )
+    digests = old.tagger.digest_, new.tagger.digest_
+    return Comparison(*digests, len(rows), int(both.known.sum()), tuple(found), by_condition, verdict, because)
 
 
-def judge(rows: list[Row]) -> tuple[Verdict, str]:
+def judge(rows: Sequence[Row], primary: Sequence[str] = PRIMARY) -> tuple[Verdict, str]:
     """The verdict on measures that were taken, and a sentence."""
     if worse := [row.measure for row in rows if row.says == "worse"]:
         return "worse", f"the new model is worse by {' and '.join(worse)}"
-    main = [row for row in rows if row.measure in PRIMARY]
+    main = [row for row in rows if row.measure in primary]
     if better := [row.measure for row in main if row.says == "better"]:
         return "better", f"the new model is better by {' and '.join(better)}, and worse by nothing"
     unsure, needed = [], 1.0
@@ -170,7 +158,7 @@ def judge(rows: list[Row]) -> tuple[Verdict, str]:
 # ---- measures
 
 
-def _heldout(old: Tagger, new: Tagger, both: _Both, draw: _Resamples) -> list[Row]:
+def _heldout(both: _Both, draw: Resamples) -> list[Row]:
     """One true tag hidden, ranked among the tags that are known not to be true (and itself)."""
     true = both.known & (both.truth > 0.5)
     if not (true.sum(1) >= 2).any():
@@ -182,17 +170,17 @@ def _heldout(old: Tagger, new: Tagger, both: _Both, draw: _Resamples) -> list[Ro
         confirmed = true[draws.rows].copy()
         confirmed[at, hidden] = False
         candidates = both.known[draws.rows] & ~confirmed
-        for model, tagger in enumerate((old, new)):
-            scores[model].append(ranking(tagger.heldout_tag(both.X[draws.rows], confirmed), candidates, hidden))
+        for model, side in enumerate(both.sides):
+            scores[model].append(ranking(side.rows(draws.rows).heldout(confirmed), candidates, hidden))
     by_visit = [np.mean(s, 0) for s in scores]
     one = np.ones(len(draws.rows))
     return [
-        _row(f"held-out tag: {name}", by_visit[0][:, k], by_visit[1][:, k], one, draw, good=True, level=level)
+        paired_row(f"held-out tag: {name}", by_visit[0][:, k], by_visit[1][:, k], one, draw, good=True, level=level)
         for name, k, level in (("accuracy", 0, OTHERS_LEVEL), ("reciprocal rank", 2, LEVEL))
     ]
 
 
-def _updates(both: _Both, draw: _Resamples) -> list[Row]:
+def _updates(both: _Both, draw: Resamples) -> list[Row]:
     """What the models say of the others after the same tag was confirmed, and after the same was rejected."""
     true = both.known & (both.truth > 0.5)
     false = both.known & ~true
@@ -211,15 +199,15 @@ def _updates(both: _Both, draw: _Resamples) -> list[Row]:
         decided = np.zeros((len(visit), made.shape[1]), bool)
         decided[np.arange(len(visit)), subject] = True
         sums = []
-        for answer in both.answers:
-            after = answer(both.X[visit], decided if yes else None, None if yes else decided)
+        for side in both.sides:
+            after = side.rows(visit).answer(decided if yes else None, None if yes else decided)
             sums.append((_loss(after, both.truth[visit]) * others).sum(1))
         before, after_, size = (np.bincount(visit, s, len(made)).astype(float) for s in (*sums, others.sum(1)))
-        out.append(_row(f"log loss of the others, one {name}", before, after_, size, draw, level=OTHERS_LEVEL))
+        out.append(paired_row(f"log loss of the others, one {name}", before, after_, size, draw, level=OTHERS_LEVEL))
     return out
 
 
-def _reliability(both: _Both, draw: _Resamples) -> Row:
+def _reliability(both: _Both, draw: Resamples) -> Row:
     """Sum over bins of |predicted - observed|, over the number of labels that are likely to either model."""
     heard = both.weight * (np.maximum(*both.before) >= SEEN)
     off = []  # for each model (V, bins): how far each visit's labels are from what was said of them
@@ -234,48 +222,8 @@ def _reliability(both: _Both, draw: _Resamples) -> Row:
 
     old, new = errors(np.ones(len(size))).tolist()
     drawn = errors(draw.counts(len(size)))
-    low, high = _interval(drawn[:, 1] - drawn[:, 0], OTHERS_LEVEL)
+    low, high = interval(drawn[:, 1] - drawn[:, 0], OTHERS_LEVEL)
     return Row("reliability: calibration error", len(size), old, new, new - old, low, high, False)
-
-
-def _row(
-    measure: str,
-    old: Floats,
-    new: Floats,
-    size: Floats,
-    draw: _Resamples,
-    *,
-    good: bool = False,
-    level: float = LEVEL,
-) -> Row:
-    """sum(new - old) / sum(size), each (V,), with an interval over the visits that have any size."""
-    there = size > 0
-    a, b, n = old[there], new[there], size[there]
-    counts = draw.counts(len(n))
-    low, high = _interval((counts @ (b - a)) / (counts @ n), level)
-    total = float(n.sum())
-    left, right = float(a.sum()) / total, float(b.sum()) / total
-    return Row(measure, len(n), left, right, right - left, low, high, good)
-
-
-@dataclass
-class _Resamples:
-    """How often each of V visits is drawn, (resamples, V): the same for all measures of as many visits."""
-
-    seed: int
-    resamples: int
-    _kept: Floats | None = None
-
-    def counts(self, visits: int) -> Floats:
-        if self._kept is None or self._kept.shape[1] != visits:
-            rng = np.random.default_rng(self.seed)
-            self._kept = rng.multinomial(visits, np.full(visits, 1 / visits), size=self.resamples).astype(float)
-        return self._kept
-
-
-def _interval(drawn: Floats, level: float) -> tuple[float, float]:
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def _loss(probability: Floats, chance: Floats) -> Floats:

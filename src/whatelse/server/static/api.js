@@ -59,6 +59,7 @@ export async function begin() {
     });
     who.append(" ", out);
   }
+  document.getElementById("to-workbench").hidden = !session.workbench;
   const caveat = document.getElementById("caveat");
   caveat.hidden = !model.caveat;
   caveat.textContent = model.caveat && `Not yet calibrated: ${model.caveat}. Use the order of the tags, not their percentages.`;

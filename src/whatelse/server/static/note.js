@@ -5,11 +5,11 @@ import { h, patient } from "./dom.js";
 const FIELDS = { chief_complaint: "Chief complaint", triage_note: "Triage note", md_comments: "Physician’s comments" };
 const LISTS = { medication_history: "Takes at home", dispensed: "Given here", coded: "Coded" };
 
-export function recordView(record, marks, titles) {
+export function recordView(record, marks, titles, heading = "h1") {
   const time = record.time ? new Date(record.time).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : null;
   return [
     h("header", { class: "record-head" },
-      h("h1", {}, patient(record)),
+      h(heading, { class: "record-name" }, patient(record)),
       h("p", { class: "quiet" }, [record.id, time].filter(Boolean).join(" · "))),
     ...noteView(record, marks, titles),
     legend(marks),

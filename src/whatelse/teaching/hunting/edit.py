@@ -1,4 +1,4 @@
-"""Editing anchors in files that a person could have written: accept a phrase, refuse one, start a condition.
+"""Editing anchors in files that a person could have written: accept, take out or change a phrase, start a condition.
 
 The conditions file is the YAML form that ships. What was refused is a file of its own, a mapping of conditions to lists
 of phrases, because it is no part of what a condition is. Both are meant to be kept under version control: an edit
@@ -7,6 +7,7 @@ adds one entry and leaves every other character alone.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import yaml
 from whatelse.anchors import Anchor, AnchorSet
 from whatelse.anchors.conditions import ANCHOR_KEYS
 from whatelse.errors import ConditionError, InputError
-from whatelse.teaching.hunting.yaml_text import append, block, read_text, write_text
+from whatelse.teaching.hunting.yaml_text import append, block, change, read_text, write_text
 from whatelse.text import tokenize
 
 REFUSED_HEAD = "# Phrases that were looked at and refused as anchors, by condition; they are not suggested again.\n"
@@ -36,18 +37,54 @@ def add_phrase(
     phrase = " ".join(phrase.split())
     if condition not in known.names:
         raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
-    new = _checked(path, phrase, key, system)
-    for other in known.conditions:
-        for anchor in other.anchors:
-            if _same(anchor, new):
-                whose = "this condition already" if other.name == condition else f"condition {other.name!r}"
-                raise ConditionError(
-                    f"{path}: {phrase!r} is an anchor of {whose}; an anchor stands for one condition only, so take it "
-                    "out there first, or choose a longer phrase"
-                )
+    _refuse_known(path, known, condition, _checked(path, phrase, key, system))
     number = known.names.index(condition)
     place = ["conditions", number, "anchors", key, *([system] if system is not None else [])]
     _write(path, text, place, phrase)
+
+
+def take_out(
+    conditions_file: str | Path, condition: str, phrase: str, key: str = "notes", system: str | None = None
+) -> None:
+    """Take an anchor out of a condition. ConditionError if it is not there."""
+    path = Path(conditions_file)
+    place, position = _find(path, condition, phrase, key, system)
+    _change(path, place, position, None)
+
+
+def change_phrase(conditions_file: str | Path, condition: str, phrase: str, new: str, key: str = "notes") -> None:
+    """Write an anchor of a condition in another way, where it stands. ConditionError as for adding it."""
+    path = Path(conditions_file)
+    new = " ".join(new.split())
+    place, position = _find(path, condition, phrase, key, None)
+    _refuse_known(path, _conditions(path)[1], condition, _checked(path, new, key, None), but=phrase)
+    _change(path, place, position, new)
+
+
+def owner_of(conditions_file: str | Path, phrase: str, key: str = "notes", system: str | None = None) -> str | None:
+    """The condition that has an anchor already, or None."""
+    path = Path(conditions_file)
+    new = _checked(path, " ".join(phrase.split()), key, system)
+    for condition in _conditions(path)[1].conditions:
+        if any(_same(anchor, new) for anchor in condition.anchors):
+            return condition.name
+    return None
+
+
+def phrases_of(conditions_file: str | Path, condition: str) -> list[tuple[str, str, str | None]]:
+    """The anchors of a condition as its file has them: (phrase, key, system), in order."""
+    path = Path(conditions_file)
+    text, known = _conditions(path)
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    anchors = _parsed(text, path)[0]["conditions"][known.names.index(condition)].get("anchors") or {}
+    out: list[tuple[str, str, str | None]] = []
+    for key, values in anchors.items():
+        if key == "coded":
+            out += [(value, key, system) for system, codes in (values or {}).items() for value in codes or ()]
+        else:
+            out += [(value, key, None) for value in values or ()]
+    return out
 
 
 def new_condition(conditions_file: str | Path, name: str, phrase: str, title: str | None = None) -> None:
@@ -90,6 +127,15 @@ def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None
     _write(path, read_text(path), [condition], phrase)
 
 
+def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
+    """Forget that a phrase was refused. Nothing changes if it was not."""
+    path = Path(refused_file)
+    phrases = read_refused(path).get(condition, ()) if path.exists() else ()
+    phrase = " ".join(phrase.split())
+    if phrase in phrases:
+        _change(path, [condition], phrases.index(phrase), None)
+
+
 def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
     """By condition, the phrases refused."""
     path = Path(refused_file)
@@ -110,19 +156,30 @@ def save_conditions(path: str | Path, anchors: AnchorSet) -> None:
     write_text(Path(path), yaml.safe_dump(anchors.to_json(), sort_keys=False, allow_unicode=True, width=110))
 
 
+def read_conditions(conditions_file: str | Path) -> AnchorSet:
+    """The conditions of a file in the form that can be edited; read anew only if its text is another."""
+    return _conditions(Path(conditions_file))[1]
+
+
 def _conditions(path: Path) -> tuple[str, AnchorSet]:
     """(text, conditions) of a file in the form that ships."""
     if path.is_dir() or not path.exists():
         found = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{found}; needs a conditions file in YAML, as 'whatelse anchors new' starts one", file=path)
     text = read_text(path)
+    return text, _parsed(text, path)[1]
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str, path: Path) -> tuple[Any, AnchorSet]:
+    """What a text holds, as values that nobody may change, and as conditions. Parsing takes a tenth of a second."""
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError:
         raise InputError("is not YAML", file=path) from None
     if isinstance(data, dict) and "conditions" not in data:
         raise InputError("has no list of 'conditions': only the form that ships can be edited", file=path)
-    return text, AnchorSet.from_json(data, source=str(path))
+    return data, AnchorSet.from_json(data, source=str(path))
 
 
 def _checked(path: Path, phrase: str, key: str, system: str | None) -> Anchor:
@@ -145,6 +202,40 @@ def _same(a: Anchor, b: Anchor) -> bool:
         cut = ([t.text for t in tokenize(x.value)] for x in (a, b))
         return a.how == b.how and next(cut) == next(cut)
     return a.value.lower() == b.value.lower() and a.system == b.system and bool(set(a.fields) & set(b.fields))
+
+
+def _refuse_known(path: Path, known: AnchorSet, condition: str, new: Anchor, but: str | None = None) -> None:
+    """ConditionError if a condition has the anchor; `but`: an anchor of this condition that is about to go."""
+    for other in known.conditions:
+        for anchor in other.anchors:
+            if _same(anchor, new) and not (other.name == condition and anchor.value == but):
+                whose = "this condition already" if other.name == condition else f"condition {other.name!r}"
+                raise ConditionError(
+                    f"{path}: {new.value!r} is an anchor of {whose}; an anchor stands for one condition only, so take "
+                    "it out there first, or choose a longer phrase"
+                )
+
+
+def _find(path: Path, condition: str, phrase: str, key: str, system: str | None) -> tuple[list[Any], int]:
+    """Where an anchor stands: the list's place in the file, and the position in it."""
+    text, known = _conditions(path)
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    place = ["conditions", known.names.index(condition), "anchors", key, *([system] if system is not None else [])]
+    entries: Any = _parsed(text, path)[0]
+    for step in place:
+        entries = entries[step] if isinstance(step, int) else (entries or {}).get(step)
+    for position, entry in enumerate(entries or ()):
+        if " ".join(entry.split()) == " ".join(phrase.split()):
+            return place, position
+    raise ConditionError(f"{path}: {phrase!r} is no anchor of {condition!r} under {key!r}")
+
+
+def _change(path: Path, place: list[Any], position: int, value: str | None) -> None:
+    try:
+        write_text(path, change(read_text(path), place, position, value))
+    except InputError as problem:
+        raise InputError(problem.problem, file=path) from None
 
 
 def _write(path: Path, text: str, place: list[Any], value: Any) -> None:

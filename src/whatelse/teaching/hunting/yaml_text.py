@@ -1,6 +1,6 @@
-"""Adding to a YAML file as a person would: one entry goes in, and every other character stays where it is.
+"""Editing a YAML file as a person would: one entry goes in, out or is changed, and every other character stays.
 
-PyYAML says where each node begins and ends; the new entry is put after the last one of its list or mapping, in the
+PyYAML says where each node begins and ends; a new entry is put after the last one of its list or mapping, in the
 style that the list or mapping has. What comes out is read again and must be what was meant, or nothing is written.
 """
 
@@ -34,6 +34,51 @@ def append(text: str, path: Sequence[str | int], value: Any) -> str:
             "is written in a way that cannot be edited without rewriting it: add the entry by hand"
         ) from None
     return changed
+
+
+def change(text: str, path: Sequence[str | int], position: int, value: str | None) -> str:
+    """`text` with entry `position` of the list of scalars at `path` changed to `value`, or taken out if that is None.
+
+    A list that becomes empty stays as `[]`. InputError as for `append`.
+    """
+    wanted = yaml.safe_load(text)
+    inner = wanted
+    for key in path:
+        inner = inner[key]
+    inner[position : position + 1] = [] if value is None else [value]
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        for key in path:
+            node = _child(node, key)
+        if not isinstance(node, yaml.SequenceNode):
+            raise TypeError("not a list")
+        changed = _without(text, node, position) if value is None else _with(text, node.value[position], value)
+        if yaml.safe_load(changed) != wanted:
+            raise ValueError("not what was meant")
+    except (yaml.YAMLError, ValueError, TypeError):
+        raise InputError("is written in a way that cannot be edited without rewriting it: change it by hand") from None
+    return changed
+
+
+def _with(text: str, entry: yaml.Node, value: str) -> str:
+    return text[: entry.start_mark.index] + _flow(value) + text[entry.end_mark.index :]
+
+
+def _without(text: str, node: yaml.SequenceNode, position: int) -> str:
+    """Without one entry: in a flow list with its comma, in a block list with its line."""
+    entries = node.value
+    start, end = entries[position].start_mark.index, entries[position].end_mark.index
+    if len(entries) == 1:
+        if node.flow_style:
+            return text[:start] + text[end:]
+        return text[: node.start_mark.index] + "  []" + text[end:]  # must stand to the right of its key
+    if not node.flow_style:
+        start = text.rfind("\n", 0, start) + 1
+        line = text.find("\n", end)
+        return text[:start] + (text[line + 1 :] if line >= 0 else "")
+    if position + 1 < len(entries):
+        return text[:start] + text[entries[position + 1].start_mark.index :]
+    return text[: entries[position - 1].end_mark.index] + text[end:]
 
 
 def _appended(data: Any, path: Sequence[str | int], value: Any) -> Any:
