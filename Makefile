@@ -42,9 +42,9 @@ $(VENV)/.serve: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[serve,nvil,dev]'
+	$(PIP) --editable '.[serve,nvil,spark,dev]'
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) --editable '.[serve,nvil,dev,bench]'
+	$(PIP) --editable '.[serve,nvil,spark,dev,bench]'
 	touch $@

@@ -30,6 +30,7 @@ ROOMS = """
     suggestions reading tagger
     evaluation
     teaching
+    spark
     store
     server
     cli __main__
