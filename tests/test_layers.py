@@ -28,6 +28,7 @@ ROOMS = """
     learning
     model
     suggestions reading tagger
+    tagging
     evaluation
     teaching
     spark

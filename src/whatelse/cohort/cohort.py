@@ -182,18 +182,24 @@ class Cohort:
         cls, columns: pa.RecordBatch | pa.Table, vocabulary: Vocabulary, about: Mapping[str, Any], path: object
     ) -> Cohort:
         """The visits of what `columns_of` made, read from `path`; `unknown` may be missing."""
-        lists, truth = _whole(columns.column("findings")), _whole(columns.column("conditions"))
-        indptr, indices = lists.offsets.to_numpy(), lists.values.to_numpy()
-        N, n, m = len(lists), len(vocabulary.names), len(vocabulary.conditions)
+        N, n, m = len(columns.column("id")), len(vocabulary.names), len(vocabulary.conditions)
+        indptr, indices, Y, known = label_arrays(columns, m, path)
         if indices.size and not (indices.min() >= 0 and indices.max() < n):
             raise CohortError(f"{path} is damaged: it has findings that the vocabulary does not have")
         X = csr_matrix((np.ones(indices.size, dtype=np.uint8), indices, indptr), shape=(N, n), copy=False)
-        known = np.repeat(truth.is_valid().to_numpy(zero_copy_only=False)[:, None], m, axis=1)
-        if "unknown" in columns.schema.names:
-            known &= ~_matrix(_whole(columns.column("unknown")), m, path)
-        Y = _matrix(truth, m, path) if known.any() else None
         ids = columns.column("id").to_numpy(zero_copy_only=False)
-        return cls(X, vocabulary, ids, Y, known, about)
+        return cls(X, vocabulary, ids, Y if known.any() else None, known, about)
+
+
+def label_arrays(
+    columns: pa.RecordBatch | pa.Table, m: int, path: object
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Bools, Bools]:
+    """indptr and indices of the findings, and Y and known (N, m), of what `columns_of` made."""
+    lists, truth = _whole(columns.column("findings")), _whole(columns.column("conditions"))
+    known = np.repeat(truth.is_valid().to_numpy(zero_copy_only=False)[:, None], m, axis=1)
+    if "unknown" in columns.schema.names:
+        known &= ~_matrix(_whole(columns.column("unknown")), m, path)
+    return lists.offsets.to_numpy(), lists.values.to_numpy(), _matrix(truth, m, path), known
 
 
 def columns_of(ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: Bools, known: Bools) -> pa.RecordBatch:

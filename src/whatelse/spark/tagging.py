@@ -14,7 +14,7 @@ from whatelse.sources.report import OnError
 from whatelse.spark.mapping import mapped
 from whatelse.spark.reading import SparkVisits, Stream, read_visits
 from whatelse.tagger import Tagger
-from whatelse.tagging import AT_ONCE, Asked, answers, schema_of
+from whatelse.tagging.answers import AT_ONCE, Asked, answers, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,6 +19,7 @@ from whatelse.text.pieces import SIGN, WORD, lower, pieces, read
 from whatelse.text.rules import AFTER, ANSWER, BEFORE, NEGATES, NEXT_WORD, STOP, Rules
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 MOST = 1 << 17  # what stands between two spaces, kept at most; then everything starts afresh
 LONGEST = 32
 
@@ -31,6 +32,7 @@ class Pieces:
 
     def __init__(self, rules: Rules, texts: Iterable[str]) -> None:
         self.rules = rules
+        phrases: list[tuple[str, tuple[str, ...], int]]
         phrases = [(first, (), alone) for first, (alone, _) in rules.entries.items()]
         for first, (_, longer) in rules.entries.items():
             phrases += [(first, tail, kinds) for some in longer.values() for tail, kinds in some]
@@ -100,14 +102,14 @@ def phrase_table(phrases: list[tuple[tuple[str, ...], int]], texts: Mapping[str,
     return np.cumsum(start), rows, np.array([word for words, _ in known for word in words], np.int64)
 
 
-def find(found: Pieces, notes: tuple[Ints, Ints], fields: Ints, words: Any) -> tuple[Ints, Ints, Ints]:
+def find(found: Pieces, notes: tuple[Ints, Ints], fields: Ints, words: Any) -> tuple[Ints, Ints, Bools]:
     """(note, number found) pairs, and the notes (flags) that hold a phrase too intricate for this.
 
     fields  (N,) which field each note is, as bits
     words   what is looked for: see `cohort/batches.py`
     """
     ends, coded = notes
-    hard = np.zeros(ends.size - 1, np.bool_)
+    hard: Bools = np.zeros(ends.size - 1, np.bool_)
     room = 2 * coded.size + 16
     note, number = np.empty(room, np.int64), np.empty(room, np.int64)
     count = _find(ends, coded, found.table, *found.cues, fields, *words, note, number, hard)
@@ -195,10 +197,10 @@ def _negate(text, what, place, offset, length, opens, count, cue_start, cue_rows
 
 
 @njit(cache=True, nogil=True)
-def _find(
+def _find(  # type: ignore[no-untyped-def]
     ends, coded, table, cue_start, cue_rows, cue_words, fields, phrase_start, phrase_rows, phrase_words, phrase_about,
     plain, denied, pair_keys, pair_numbers, note, number, hard,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Into (note, number): what each note holds; returns how much that is."""
     found, widest = 0, 0
     for v in range(ends.size - 1):

@@ -41,11 +41,10 @@ def schema_of(tagger: Tagger) -> pa.Schema:
 
 
 def answers(tagger: Tagger, reader: BatchReader, visits: Sequence[Visit], asked: Asked) -> pa.RecordBatch:
-    """The rows of `schema_of`, a visit each. `reader` is of the tagger's vocabulary."""
+    """The rows of `schema_of`, a visit each, on one core. `reader` is of the tagger's vocabulary."""
     present, unobserved = reader.present(visits), reader.unobserved(visits)
-    found = posterior(
-        tagger.model_, present, unobserved, asked.confirmed, asked.rejected, tolerance=tagger.tolerance, top=0
-    )
+    known = asked.confirmed, asked.rejected
+    found = posterior(tagger.model_, present, unobserved, *known, tolerance=tagger.tolerance, top=0, threads=1)
     columns = [pa.array([visit.id for visit in visits], pa.string())]
     columns += [pa.array(np.ascontiguousarray(column)) for column in found.marginals.T]
     columns += [pa.array(found.error_bound), pa.array(found.certified)]
