@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from whatelse.cohort.tally import Tally
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
 from whatelse.files import write_folder
@@ -96,6 +97,20 @@ class Cohort:
     def labelled(self) -> Bools:
         """(N,) the visits of which every condition is known."""
         return np.asarray(self.known.all(axis=1))
+
+    @property
+    def fully_labelled(self) -> bool:
+        """Whether every condition of every visit is known."""
+        return self.Y is not None and bool(self.known.all())
+
+    def labelled_part(self) -> tuple[NDArray[np.intp], Cohort]:
+        """The numbers of the visits of which something is known, and these visits."""
+        rows = np.flatnonzero(self.known.any(axis=1))
+        return rows, self.rows(rows)
+
+    def tally(self) -> Tally:
+        """How anchors and labels go together."""
+        return Tally.of(self.A, self.Y, self.known)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -33,8 +33,8 @@ def naive_labels(
     smoothing: float = 1.0,
 ) -> NoisyOr:
     """Maximum likelihood with anchors taken for conditions; then priors and anchors as the noise rates say."""
-    columns = np.asarray(anchor_columns, np.int64)
-    counts = count_states(as_blocks(X), lambda block: (block, fires(block, columns, X.shape[1])))
+    columns, n = np.asarray(anchor_columns, np.int64), X.shape[1]
+    counts = count_states(as_blocks(X), lambda block: (block, fires(block, columns, n)))
     model = model_of_counts(counts, prior=rates.prior, smoothing=smoothing)
     return edit_anchors(model, columns, rates.sensitivity, rates.false_positive)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,25 +67,18 @@ class SparkBlocks(Blocks):
         return blocks
 
     def total(self, of: Work, merge: Merge = added) -> Arrays:
-        given = self.df.sparkSession.sparkContext.broadcast((of, merge))
-
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            of, merge = given.value
             for run, blocks in groupby(_unpacked(batches), key=lambda block: block[0]):
                 total = tree((of(arrays) for _, _, arrays in blocks), merge)
                 yield _row(run, 0, {name: np.asarray(value) for name, value in total.items()})
 
         with rows_at_once(self.df.sparkSession, BLOCKS):
             rows = mapped(self.df, work, SCHEMA).select("run", "arrays").collect()
-        given.destroy()
         rows.sort(key=lambda row: row.run)
         return tree((unpack(pa.py_buffer(row.arrays)) for row in rows), merge)
 
     def derive(self, make: Work) -> Blocks:
-        given = self.df.sparkSession.sparkContext.broadcast(make)
-
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            make = given.value
             for run, block, arrays in _unpacked(batches):
                 yield _row(run, block, make(arrays))
 
@@ -126,7 +119,7 @@ def pack(arrays: Arrays) -> bytes:
 
 
 def unpack(buffer: pa.Buffer) -> Arrays:
-    """What `pack` made; arrays that were not compressed are views of the bytes."""
+    """What `pack` made. Arrays are copies: compiled loops want them aligned, and to be able to write."""
     view = memoryview(buffer)
     at = 8 + int.from_bytes(view[:8], "little")
     out: Arrays = {}
@@ -135,9 +128,7 @@ def unpack(buffer: pa.Buffer) -> Arrays:
         at += size
         if packed:
             body = pa.decompress(body, int(np.prod(shape)) * np.dtype(dtype).itemsize, codec="lz4")
-        elif size and at % 8:
-            body = bytes(body)  # compiled loops want arrays that are aligned
-        out[name] = np.frombuffer(body, dtype).reshape(shape)
+        out[name] = np.frombuffer(body, dtype).reshape(shape).copy()
     return out
 
 
@@ -160,7 +151,7 @@ def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]
     for batch in batches:
         numbers = batch.column("row").to_numpy() // BLOCK
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, end in pairwise(cuts):
             if end == start:
                 continue
             if waiting and waiting[-1].column("row")[0].as_py() // BLOCK != numbers[start]:

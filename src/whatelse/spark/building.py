@@ -322,5 +322,7 @@ def _rows(collector: Collector, vocabulary: Vocabulary, at: int) -> pa.RecordBat
     if names:
         numbers = column[numbers]
     kept = numbers >= 0
-    ends = np.concatenate([[0], np.cumsum(kept)])[ends]
-    return dataset_rows(collector.labels.ids, ends, numbers[kept], *collector.labels.matrices(), at)
+    ends, numbers = np.concatenate([[0], np.cumsum(kept)])[ends], numbers[kept]
+    row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    numbers = numbers[np.lexsort((numbers, row))]  # findings in order within each visit
+    return dataset_rows(collector.labels.ids, ends, numbers, *collector.labels.matrices(), at)

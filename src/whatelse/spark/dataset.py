@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.cohort.cohort import DATASET, columns_of, read_header, write_header
+from whatelse.cohort.tally import Tally
 from whatelse.errors import CohortError
 from whatelse.files import write_folder
+from whatelse.noisyor.anchored.anchor_visits import some_of
+from whatelse.noisyor.sums import Arrays, fires
+from whatelse.spark.blocks import SparkBlocks
 from whatelse.spark.mapping import mapped
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("row", "id", "findings", "conditions", "unknown")
 PARQUET = "row bigint, id string, findings array<int>, conditions array<int>, unknown array<int>"
+MOST_LABELLED = 100_000  # labelled visits that are learned from, at most: they come to the driver
 MOST_ROWS = 500_000  # visits that come to the driver at once, at most
 
 
@@ -63,6 +69,47 @@ class SparkCohort:
     def anchor_columns(self) -> NDArray[np.intp]:
         """(m,) which findings are the anchors."""
         return self.vocabulary.anchor_columns
+
+    @cached_property
+    def X(self) -> SparkBlocks:
+        """The visits in blocks, which learners sum over. Spark keeps them until `release`."""
+        return SparkBlocks.of(self)
+
+    def release(self) -> None:
+        """Blocks are no longer needed."""
+        if "X" in self.__dict__:
+            self.X.release()
+            del self.__dict__["X"]
+
+    Y = None  # labels stay where the visits are
+
+    @cached_property
+    def _tally(self) -> Tally:
+        columns, n = self.anchor_columns.astype(np.int64), len(self.vocabulary.names)
+
+        def of(block: Arrays) -> Arrays:
+            tally = Tally.of(fires(block, columns, n), block["Y"], block["known"])
+            return {name: np.asarray(value) for name, value in vars(tally).items()}
+
+        found = self.X.total(of)
+        counts = (found[name] for name in ("fires", "known", "true", "both", "fires_known"))
+        return Tally(int(found["visits"]), int(found["whole"]), *counts)
+
+    def tally(self) -> Tally:
+        """How anchors and labels go together."""
+        return self._tally
+
+    @property
+    def fully_labelled(self) -> bool:
+        """Whether every condition of every visit is known."""
+        return self._tally.whole == len(self)
+
+    def labelled_part(self) -> tuple[NDArray[np.intp], Cohort]:
+        """The numbers of the visits of which something is known, and these visits; MOST_LABELLED at most, at random."""
+        rows = np.sort(self.df.where("conditions is not null").select("row").toArrow().column("row").to_numpy())
+        if rows.size > MOST_LABELLED:
+            rows = rows[some_of(rows.size, MOST_LABELLED, np.random.default_rng(0))]
+        return rows.astype(np.intp), self.rows(rows)
 
     def rows(self, which: ArrayLike) -> Cohort:
         """Some of the visits, by number, rising, as a local cohort on the driver."""

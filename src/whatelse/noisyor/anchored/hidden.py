@@ -147,8 +147,7 @@ def fit_hidden(
 
     def objective(flat: Floats) -> tuple[float, Floats]:
         bias, weight, coupling, kappa = unpack(flat)
-        at = {"bias": bias, "weight": weight, "coupling": coupling, "kappa": kappa, "with_weight": with_weight}
-        found = pairs.total(partial(_loss_of, **at))
+        found = pairs.total(partial(_loss_of, at=(bias, weight, coupling, kappa), with_weight=with_weight))
         loss, g_bias, g_weight, g_coupling, g_kappa = (found[name] for name in LOSS)
         g_pairs = (g_coupling + g_coupling.T)[upper] + coupling_penalty * coupling[upper]
         loss += 0.5 * coupling_penalty * float((coupling[upper] ** 2).sum())
@@ -174,13 +173,12 @@ def fit_hidden(
     return HiddenFit(bias, full, coupling, kappa, tuple(history), bool(found.status == 0))
 
 
-def _loss_of(block: Arrays, bias: Floats, weight: Floats, coupling: Floats, kappa: float, with_weight: bool) -> Arrays:
-    """What a block of pairs adds to the loss and its gradient."""
+def _loss_of(block: Arrays, at: tuple[Floats, Floats, Floats, float], with_weight: bool) -> Arrays:
+    """What a block of pairs adds to the loss and its gradient, at (bias, weight, coupling, kappa)."""
     indptr, indices = block["indptr"].astype(np.int64), block["indices"].astype(np.int64)
     loss, gradient = _loss(
-        0, len(indptr) - 1, indptr, indices, block["hidden"], block["confirmed"], block["gains"],
-        bias, weight, coupling, kappa, with_weight,
-    )  # fmt: skip
+        0, len(indptr) - 1, indptr, indices, block["hidden"], block["confirmed"], block["gains"], *at, with_weight
+    )
     return dict(zip(LOSS, (np.asarray(part) for part in (loss, *gradient)), strict=True))
 
 
