@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import small_department
+from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import CohortError, InputError
+from whatelse.noisyor.anchored.em import fit_em
 from whatelse.sources import read_visits, write_visits
 from whatelse.tagger import Tagger
+from whatelse.teaching.doubts import sketch
 
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 from whatelse import spark as on_spark
@@ -153,3 +156,127 @@ def test_tags_are_the_local_ones(spark: Any, files: list[str], local: Cohort, tm
     found = np.stack([rows.column(name).to_numpy() for name in local.conditions], 1)
     np.testing.assert_allclose(found, wanted, atol=1e-12)
     assert all(rows.column("certified").to_pylist())
+
+
+# ---- learning
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learning that is cut short, and in small blocks: each step is a job of its own, whose start takes longest."""
+    from whatelse.noisyor import sums
+    from whatelse.noisyor.anchored import hidden
+    from whatelse.spark import blocks
+
+    monkeypatch.setattr(hidden, "MAX_STEPS", 3)
+    monkeypatch.setattr(hidden.fit_hidden, "__kwdefaults__", hidden.fit_hidden.__kwdefaults__ | {"max_steps": 3})
+    for module in (sums, blocks):
+        monkeypatch.setattr(module, "BLOCK", 256)
+
+
+def assert_same_model(a: Tagger, b: Tagger) -> None:
+    for part in ("prior", "fail", "leak", "weight", "coupling"):
+        np.testing.assert_array_equal(getattr(a.model_.noisyor, part), getattr(b.model_.noisyor, part))
+    for part in ("weight", "centre", "excuse", "bias"):
+        np.testing.assert_array_equal(getattr(a.model_.evidence, part), getattr(b.model_.evidence, part))
+    assert a.conditions_ == b.conditions_ and a.rates_.to_json() == b.rates_.to_json()
+
+
+@pytest.fixture(scope="module")
+def datasets(spark: Any, files: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[int, on_spark.SparkCohort]:
+    """The same visits, partitioned in three ways."""
+    folder, made = tmp_path_factory.mktemp("datasets"), {}
+    for partitions in (1, 3, 8):
+        df = spark.read.parquet(*files).repartition(partitions)
+        made[partitions] = on_spark.build_cohort(df, out=folder / str(partitions), max_terms=300)
+    return made
+
+
+@pytest.mark.parametrize("learner", ["naive", "moments", "oracle"])
+def test_simple_learners_give_the_local_model(
+    datasets: dict[int, on_spark.SparkCohort], local: Cohort, learner: str
+) -> None:
+    assert_same_model(on_spark.fit(datasets[3], learner), Tagger(learner).fit(local))
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped before it converged")
+@pytest.mark.parametrize("partitions", [1, 3, 8])
+def test_the_default_learner_gives_the_local_model_to_the_last_bit(
+    datasets: dict[int, on_spark.SparkCohort], local: Cohort, few_steps: None, partitions: int
+) -> None:
+    rates = NoiseRates.from_labels(local)
+    found = on_spark.fit(datasets[partitions], rates=rates, seed=1)
+    assert_same_model(found, Tagger(seed=1).fit(local, rates=rates))
+    assert found.notes_["learned_from"] == sketch(local)
+
+
+def test_em_over_blocks_is_em(datasets: dict[int, on_spark.SparkCohort], local: Cohort) -> None:
+    start = Tagger("naive").fit(local).model_.noisyor
+    here = fit_em(local.X, start, steps=2, sparsity=1.0)
+    there = fit_em(datasets[8].X, start, steps=2, sparsity=1.0)
+    datasets[8].release()
+    np.testing.assert_allclose(there.model.fail, here.model.fail, rtol=1e-9)
+    np.testing.assert_allclose([s.bound for s in there.history], [s.bound for s in here.history], rtol=1e-12)
+
+
+def test_a_killed_worker_changes_nothing(
+    datasets: dict[int, on_spark.SparkCohort], few_steps: None, local: Cohort, tmp_path: Path
+) -> None:
+    """A Python worker that is killed in the middle of a sum: Spark runs its task again."""
+    import os
+    import signal
+
+    blocks, mark = datasets[3].X, tmp_path / "killed"
+
+    def of(block: dict[str, Any]) -> dict[str, Any]:
+        if int(block["first"]) >= 1024 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"count": np.bincount(block["indices"], minlength=317)}
+
+    found = blocks.total(of)["count"]
+    datasets[3].release()
+    assert mark.exists()
+    np.testing.assert_array_equal(found, np.bincount(local.X.indices, minlength=317))
+
+
+def test_what_spark_logs_quotes_no_record(files: list[str], tmp_path: Path) -> None:
+    """The event log, the log at level INFO and the message of a task that fails, all in a process of its own."""
+    import subprocess
+    import sys
+
+    table = pq.read_table(files[1])
+    notes = [f"zebrafish {note}" for note in table.column("triage_note").to_pylist()]
+    place = table.schema.get_field_index("triage_note")
+    pq.write_table(table.set_column(place, "triage_note", pa.array(notes)), tmp_path / "v.parquet")
+    code = """
+import sys
+from whatelse import spark
+from whatelse.spark.mapping import mapped
+out = sys.argv[1]
+log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{out}", "spark.log.level": "INFO"}
+s = spark.session("local[1]", log | {"spark.sql.shuffle.partitions": "2"})
+df = s.read.parquet(f"{out}/v.parquet")
+c = spark.build_cohort(df, out=f"{out}/cohort")
+spark.fit(c, "naive").save(f"{out}/model")
+spark.tag(df, f"{out}/model").write.parquet(f"{out}/tags")
+def fails(batches):
+    for batch in batches:
+        raise ValueError(batch.column("triage_note")[0].as_py())
+        yield batch
+try:
+    mapped(df.select("triage_note"), fails, "triage_note string").count()
+except Exception as error:
+    assert "zebrafish" not in str(error) and "ValueError" in str(error), "the message"
+else:
+    raise SystemExit("did not fail")
+s.stop()
+"""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=280
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    events = [path for path in tmp_path.rglob("*") if path.is_file() and "local-" in str(path)]
+    assert events and sum(path.stat().st_size for path in events) > 10_000
+    written = "".join(path.read_text(errors="replace") for path in events) + run.stdout + run.stderr
+    assert "zebrafish" not in written and "mapInArrow" in written.replace("MapInArrow", "mapInArrow")

@@ -303,6 +303,11 @@ def read_header(folder: Path) -> dict[str, Any]:
     return header
 
 
+def vocabulary_of(folder: str | Path) -> Vocabulary:
+    """The vocabulary of a cohort's folder; its visits are not opened."""
+    return Vocabulary.from_json(read_header(Path(folder))["vocabulary"])
+
+
 def _crc32(path: Path) -> int:
     value = 0
     with path.open("rb") as stream:

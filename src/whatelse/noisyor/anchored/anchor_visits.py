@@ -129,7 +129,7 @@ class AnchorBlocks:
 
     def with_any_anchor(self, most: int, rng: np.random.Generator) -> Ints:
         """At most so many of the visits that have an anchor, at random, in order."""
-        return self._marked(lambda block: block["A"].any(1, keepdims=True), most, rng)
+        return self._marked(lambda block: np.asarray(block["A"].any(1))[:, None], most, rng)
 
     def with_each_anchor(self, most: int, rng: np.random.Generator) -> Ints:
         """Visits in which an anchor fires, at most so many of every anchor, at random, in order."""
