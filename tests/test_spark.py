@@ -70,15 +70,22 @@ def assert_same(folder: Path, local: Cohort) -> None:
     np.testing.assert_array_equal(opened.known, local.known)
 
 
+@pytest.fixture(scope="module")
+def datasets(spark: Any, files: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[int, on_spark.SparkCohort]:
+    """The same visits, partitioned in three ways: as Spark reads the files, and shuffled."""
+    folder, made = tmp_path_factory.mktemp("datasets"), {}
+    for partitions in (1, 3, 8):
+        df = spark.read.parquet(*files)
+        df = df if partitions == 3 else df.repartition(partitions)
+        made[partitions] = on_spark.build_cohort(df, out=folder / str(partitions), max_terms=300)
+    return made
+
+
 @pytest.mark.parametrize("partitions", [1, 3, 8])
-def test_a_cohort_is_the_local_one(
-    spark: Any, files: list[str], local: Cohort, tmp_path: Path, partitions: int
-) -> None:
-    df = spark.read.parquet(*files)
-    df = df if partitions == 3 else df.repartition(partitions)  # three files are three partitions, or nearly
-    cohort = on_spark.build_cohort(df, out=tmp_path / "cohort", max_terms=300)
+def test_a_cohort_is_the_local_one(datasets: dict[int, on_spark.SparkCohort], local: Cohort, partitions: int) -> None:
+    cohort = datasets[partitions]
     assert len(cohort) == N
-    assert_same(tmp_path / "cohort", local)
+    assert_same(cohort.folder, local)
     rows = [3, 4, 1999]
     assert (local.X[rows] != cohort.rows(rows).X).nnz == 0
 
@@ -180,16 +187,6 @@ def assert_same_model(a: Tagger, b: Tagger) -> None:
     for part in ("weight", "centre", "excuse", "bias"):
         np.testing.assert_array_equal(getattr(a.model_.evidence, part), getattr(b.model_.evidence, part))
     assert a.conditions_ == b.conditions_ and a.rates_.to_json() == b.rates_.to_json()
-
-
-@pytest.fixture(scope="module")
-def datasets(spark: Any, files: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[int, on_spark.SparkCohort]:
-    """The same visits, partitioned in three ways."""
-    folder, made = tmp_path_factory.mktemp("datasets"), {}
-    for partitions in (1, 3, 8):
-        df = spark.read.parquet(*files).repartition(partitions)
-        made[partitions] = on_spark.build_cohort(df, out=folder / str(partitions), max_terms=300)
-    return made
 
 
 @pytest.mark.parametrize("learner", ["naive", "moments", "oracle"])
