@@ -46,7 +46,7 @@ $(VENV)/.serve: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[serve,nvil,dev,docs]'
+	$(PIP) --editable '.[serve,nvil,spark,dev,docs]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
@@ -54,5 +54,5 @@ $(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) --editable '.[serve,nvil,dev,docs,bench]'
+	$(PIP) --editable '.[serve,nvil,spark,dev,docs,bench]'
 	touch $@

@@ -35,7 +35,11 @@ RUNS: dict[str, list[str]] = {
     "year": ["--months 2 --learn 2500 --month 500 --test 1000"],
 }
 """What is run of each benchmark: the arguments of each call. One that is not here runs with its defaults."""
-BY_HAND = {"few_labels": "needs two cohort folders", "suggest": "needs records to learn from and to test on"}
+BY_HAND = {
+    "spark": "needs Java, and takes a while",
+    "few_labels": "needs two cohort folders",
+    "suggest": "needs records to learn from and to test on",
+}
 
 
 def found() -> list[str]:

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 import reference_hidden as reference
-from whatelse.noisyor import NoisyOr, log_joint
+from whatelse.noisyor import NoisyOr, log_joint, sums
 from whatelse.noisyor.anchored import hidden
-from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
+from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, blocks_of, fit_hidden, noisyor_gains
 
 
 @dataclass
@@ -188,9 +188,9 @@ def test_optimum_is_the_same_from_any_start(
     monkeypatch.setattr(hidden, "TOLERANCE", 1e-8)
     monkeypatch.setattr(hidden, "FLAT", 0.0)
     pairs, gains = problem
-    one = fit_hidden(pairs, gains, blank(pairs), weight_penalty=penalty, max_steps=1000)
+    one = fit_hidden(blocks_of(pairs, gains), blank(pairs), weight_penalty=penalty, max_steps=1000)
     elsewhere = HiddenFit(*astuple(Point.random(rng, 4, pairs.x.shape[1], 3.0)))
-    two = fit_hidden(pairs, gains, elsewhere, weight_penalty=penalty, max_steps=1000)
+    two = fit_hidden(blocks_of(pairs, gains), elsewhere, weight_penalty=penalty, max_steps=1000)
     for name in ("weight", "coupling", "kappa"):
         np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=0, atol=1e-4)
     np.testing.assert_allclose(one.bias - one.bias.mean(), two.bias - two.bias.mean(), rtol=0, atol=1e-4)
@@ -201,7 +201,7 @@ def test_fit_is_a_maximum_of_the_reference(
     problem: tuple[Pairs, Any], rng: np.random.Generator, penalty: float | None
 ) -> None:
     pairs, gains = problem
-    fit = fit_hidden(pairs, gains, blank(pairs), weight_penalty=penalty, coupling_penalty=3.0)
+    fit = fit_hidden(blocks_of(pairs, gains), blank(pairs), weight_penalty=penalty, coupling_penalty=3.0)
     assert fit.converged and 0 < fit.kappa < 1
     np.testing.assert_array_equal(fit.coupling, fit.coupling.T)
     assert not fit.coupling.diagonal().any() and (penalty is not None or not fit.weight.any())
@@ -226,7 +226,7 @@ def test_same_bits_on_any_number_of_cores(problem: tuple[Pairs, Any], monkeypatc
     fits = []
     for cores in (1, 2, 16, None):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        fits.append(fit_hidden(*problem, blank(problem[0]), weight_penalty=5.0))
+        fits.append(fit_hidden(blocks_of(*problem), blank(problem[0]), weight_penalty=5.0))
     for fit in fits[1:]:
         for name in ("bias", "weight", "coupling"):
             np.testing.assert_array_equal(getattr(fit, name), getattr(fits[0], name))
@@ -236,20 +236,22 @@ def test_same_bits_on_any_number_of_cores(problem: tuple[Pairs, Any], monkeypatc
 def test_the_cut_into_parts_changes_nothing_but_rounding(
     problem: tuple[Pairs, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = fit_hidden(*problem, blank(problem[0]), weight_penalty=5.0)
-    monkeypatch.setattr(hidden, "PARTS", 1)
-    one = fit_hidden(*problem, blank(problem[0]), weight_penalty=5.0)
+    whole = fit_hidden(blocks_of(*problem), blank(problem[0]), weight_penalty=5.0)
+    monkeypatch.setattr(sums, "BLOCK", 64)
+    one = fit_hidden(blocks_of(*problem), blank(problem[0]), weight_penalty=5.0)
     np.testing.assert_allclose(one.weight, whole.weight, rtol=0, atol=1e-3)
     assert one.kappa == pytest.approx(whole.kappa, abs=1e-3)
     assert one.history[-1] == pytest.approx(whole.history[-1], abs=1e-7)
 
 
 def test_too_few_steps_are_said(problem: tuple[Pairs, Any]) -> None:
-    assert not fit_hidden(*problem, blank(problem[0]), weight_penalty=1.0, max_steps=2).converged
+    assert not fit_hidden(blocks_of(*problem), blank(problem[0]), weight_penalty=1.0, max_steps=2).converged
 
 
 def test_no_pairs_leave_the_start(rng: np.random.Generator) -> None:
     pairs = Pairs.of(sp.csr_matrix((3, 6)), np.zeros((3, 4), bool))
-    fit = fit_hidden(pairs, np.zeros((0, 4)), HiddenFit.blank(np.arange(4.0), pairs.x.shape[1]), weight_penalty=1.0)
+    fit = fit_hidden(
+        blocks_of(pairs, np.zeros((0, 4))), HiddenFit.blank(np.arange(4.0), pairs.x.shape[1]), weight_penalty=1.0
+    )
     np.testing.assert_array_equal(fit.bias, np.arange(4.0))
     assert not fit.weight.any() and not fit.coupling.any()

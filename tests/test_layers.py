@@ -28,8 +28,10 @@ ROOMS = """
     learning
     model
     shown frames suggestions reading tagger
+    tagging
     evaluation
     teaching
+    spark
     store
     server
     cli __main__

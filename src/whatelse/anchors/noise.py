@@ -162,10 +162,23 @@ class NoiseRates:
         if not some.all():
             names = tuple(conditions) or tuple(str(i) for i in range(some.size))
             raise ModelError(f"no visit is labelled for {names[int(np.argmin(some))]!r}: its rates cannot be counted")
-        n11 = (a & y & told).sum(0) + smoothing
-        n10 = (a & ~y & told).sum(0) + smoothing
-        n01 = (~a & y & told).sum(0) + smoothing
-        n00 = (~a & ~y & told).sum(0) + smoothing
+        n11, n10, n01, n00 = ((x & z & told).sum(0) for x, z in ((a, y), (a, ~y), (~a, y), (~a, ~y)))
+        return cls.from_counts(n11, n10, n01, n00, conditions, smoothing=smoothing, level=level)
+
+    @classmethod
+    def from_counts(
+        cls,
+        n11: Any,
+        n10: Any,
+        n01: Any,
+        n00: Any,
+        conditions: Sequence[str] = (),
+        *,
+        smoothing: float = 0.5,
+        level: float = 0.95,
+    ) -> NoiseRates:
+        """`from_labels` of visits that were counted: those with (A, Y) = (1, 1), (1, 0), (0, 1), (0, 0), each (m,)."""
+        n11, n10, n01, n00 = (np.asarray(count) + smoothing for count in (n11, n10, n01, n00))
         pairs = {
             "prior": (n11 + n01, n10 + n00),
             "sensitivity": (n11, n01),
@@ -192,6 +205,7 @@ class NoiseRates:
         *,
         weights: ArrayLike | None = None,
         known: Any = None,
+        fired: tuple[Any, Any] | None = None,
         level: float = 0.95,
         draws: int = 4000,
         seed: int = 0,
@@ -204,6 +218,7 @@ class NoiseRates:
         weights     (k,) or (k, m) how many visits each stands for, up to a factor: 1 / its chance of being chosen;
                     None: all the same, for visits chosen at random, or by anchors alone
         known       (k, m) which labels are known; None: all
+        fired       (m,), (m,) visits with and without each anchor, where A has only some of the visits
 
         P(Y=1|A=1) and P(Y=1|A=0) are counted in the sample, each labelled visit for as many as it stands for, and
         pooled across conditions (`pooling.pool`): ppv around a common level, and fn around a common ratio of missed to
@@ -236,7 +251,8 @@ class NoiseRates:
         told = np.ones_like(y) if known is None else _dense("known", known)
         if told.shape != y.shape:
             raise ModelError(f"known has shape {told.shape} and Y_labelled {y.shape}: needs the same")
-        fired = anchors.sum(0) + 0.5, (~anchors).sum(0) + 0.5
+        on, off = (anchors.sum(0), (~anchors).sum(0)) if fired is None else fired
+        fired = np.asarray(on) + 0.5, np.asarray(off) + 0.5
         chance = fired[0] / fired[1]
         ppv = pool(*effective_counts(y, told & anchors[rows], w), np.ones(m), LEVELS, PPV_STRENGTHS, rare=False)
         fn = pool(*effective_counts(y, told & ~anchors[rows], w), chance, LEVELS, MISSED_STRENGTHS, rare=True)
@@ -262,7 +278,14 @@ class NoiseRates:
         """Typical rates, where nobody has labelled anything: half of the anchors (N, m) that fire are true, and half of
         the cases have one. Then a condition is as common as its anchor."""
         anchors = _dense("A", A)
-        rate = (anchors.sum(0) + 0.5) / (len(anchors) + 1)
+        return cls.assumed_of(anchors.sum(0), len(anchors), conditions, ppv=ppv, sensitivity=sensitivity)
+
+    @classmethod
+    def assumed_of(
+        cls, fires: Any, visits: int, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5
+    ) -> NoiseRates:
+        """`assumed`, of how many visits (m,) have each anchor."""
+        rate = (np.asarray(fires) + 0.5) / (visits + 1)
         prior = np.minimum(ppv * rate / sensitivity, 0.9)
         m = rate.size
         return cls(prior, np.full(m, sensitivity), (1 - ppv) * rate / (1 - prior), tuple(conditions))

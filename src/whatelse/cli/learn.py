@@ -16,6 +16,7 @@ import typer
 
 from whatelse.cli.answers import answer, print_answer, print_measured, print_results
 from whatelse.cli.bar import progress_bar
+from whatelse.cli.engine import ENGINE, MASTER, Engine, fit_on_spark, tag_on_spark, tag_to_file, visits_to_test
 from whatelse.cli.opening import open_decisions
 from whatelse.cli.printing import print_note
 from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE, read
@@ -75,45 +76,56 @@ def fit(
     setting: list[str] | None = typer.Option(
         None, "--setting", help="An option of the learner as name=value, e.g. epochs=50; may be repeated."
     ),
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
 ) -> None:
     """Learn a model of all conditions from a cohort's anchors, and from labels and decisions where there are any."""
     from sklearn.exceptions import ConvergenceWarning
 
     from whatelse.cohort import Cohort
+    from whatelse.cohort.cohort import vocabulary_of
     from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
     from whatelse.teaching.doubts import doubts, refuse_hopeless, sketch
 
-    opened = Cohort.open(cohort)
-    lesson = None
-    if labels or decisions:
-        if rates is not None:
-            raise InputError("--rates learns without labels: give either it, or --labels and --decisions")
-        lesson = read_lesson(opened, labels or [], decisions, error, skip_other_labels)
-    given = _rates(opened, rates) if rates is not None else None
-    learn_from = opened if lesson is None else lesson.on(opened)
-    for doubt in (found := doubts(learn_from, given)):
-        print_note(str(doubt))
-    refuse_hopeless(found)
     settings = _settings(setting or [])
     if no_excuse:
         settings["no_excuse"] = _no_excuses(no_excuse)
-    tagger = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed)
-    began = time.perf_counter()
-    with progress_bar() as told, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is said below
-        if lesson is None:
-            tagger.fit(opened, rates=given, progress=told)
-        else:
-            tagger.fit(learn_from, weights=lesson.weight, belief=lesson.belief, progress=told)
-    seconds = time.perf_counter() - began
-    tagger.notes_["learned_from"] = sketch(opened)
+    if engine is Engine.spark:
+        if labels or decisions:
+            raise InputError("--labels and --decisions are for the local engine; Spark learns from the cohort's labels")
+        given = _rates(vocabulary_of(cohort).conditions, rates) if rates is not None else None
+        tagger, visits, seconds = fit_on_spark(
+            cohort, master, learner or learning.DEFAULT, given, seed, settings or None
+        )
+    else:
+        opened = Cohort.open(cohort)
+        lesson = None
+        if labels or decisions:
+            if rates is not None:
+                raise InputError("--rates learns without labels: give either it, or --labels and --decisions")
+            lesson = read_lesson(opened, labels or [], decisions, error, skip_other_labels)
+        given = _rates(opened.conditions, rates) if rates is not None else None
+        learn_from = opened if lesson is None else lesson.on(opened)
+        for doubt in (found := doubts(learn_from, given)):
+            print_note(str(doubt))
+        refuse_hopeless(found)
+        tagger, visits = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed), len(opened)
+        began = time.perf_counter()
+        with progress_bar() as told, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is said below
+            if lesson is None:
+                tagger.fit(opened, rates=given, progress=told)
+            else:
+                tagger.fit(learn_from, weights=lesson.weight, belief=lesson.belief, progress=told)
+        seconds = time.perf_counter() - began
+        tagger.notes_["learned_from"] = sketch(opened)
     digest = tagger.save(out)
     for condition in tagger.rates_.uninformative:
         print_note(f"the anchor of {condition} says nothing: it fires no more often with the condition than without")
     typer.echo(
         f"learned {len(tagger.conditions_)} conditions x {len(tagger.vocabulary_.names):,} findings from "
-        f"{len(opened):,} visits in {seconds:.1f} s ({tagger.learner}, "
+        f"{visits:,} visits in {seconds:.1f} s ({tagger.learner}, "
         f"{'converged' if tagger.converged_ else 'NOT converged'})"
     )
     _print_excuses(tagger.notes_.get("excuses", {}))
@@ -137,6 +149,8 @@ def evaluate(
     draws: int = typer.Option(3, "--draws", min=1, help="Draws of the hidden tag."),
     seed: int = typer.Option(0, "--seed", min=0, help="Of the draws and the intervals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
 ) -> None:
     """Held-out tag, and how far a model's answers come true, with intervals, and by condition."""
     from whatelse.cohort import Cohort
@@ -145,7 +159,8 @@ def evaluate(
     from whatelse.teaching.doubts import seen_before
     from whatelse.teaching.labels import with_labels
 
-    tagger, opened = Tagger.load(model), Cohort.open(cohort)
+    tagger = Tagger.load(model)
+    opened = Cohort.open(cohort) if engine is Engine.local else visits_to_test(cohort, master, seed)
     if said := seen_before(tagger.notes_.get("learned_from"), opened):
         print_note(said)
     opened = with_labels(opened, labels) if labels is not None else opened
@@ -171,10 +186,27 @@ def tag(
     encoding: str | None = ENCODING,
     labels: Path | None = LABEL_TABLES,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object a visit, one a line."),
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        help="Write the tags of all visits: .parquet, .csv or .jsonl, on all cores; run again, it goes on where it was "
+        "stopped. spark: a folder of Parquet files.",
+    ),
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
 ) -> None:
     """What else might these patients have, given what is confirmed and rejected?"""
     from whatelse.tagger import Tagger
 
+    if engine is Engine.spark or out is not None:
+        if visit or limit or as_json:
+            raise InputError("--out writes the tags of all visits: leave --visit, --limit and --json out")
+        if engine is Engine.spark:
+            tag_on_spark(model, visits, out, master, columns, confirmed or [], rejected or [])
+        elif out is not None:
+            how = {"source": source, "columns": columns, "delimiter": delimiter, "encoding": encoding, "labels": labels}
+            tag_to_file(model, visits, out, confirmed or [], rejected or [], **how)
+        return
     tagger = Tagger.load(model)
     if tagger.assumed_ and not as_json:
         print_note(UNCALIBRATED)
@@ -262,19 +294,19 @@ def reproduce(
 # ---- reading
 
 
-def _rates(cohort: Cohort, rates: Path) -> NoiseRates:
-    """Noise rates of a file, in the order of the cohort's conditions."""
+def _rates(conditions: tuple[str, ...], rates: Path) -> NoiseRates:
+    """Noise rates of a file, in the order of the conditions."""
     from whatelse.anchors import NoiseRates
 
     try:
         given = NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise InputError("is not JSON", file=rates) from None
-    if missing := sorted(set(cohort.conditions) - set(given.conditions)):
+    if missing := sorted(set(conditions) - set(given.conditions)):
         raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
-    if given.conditions != cohort.conditions:
+    if given.conditions != conditions:
         own = given.to_json()
-        given = NoiseRates.from_json({c: own[c] for c in cohort.conditions})
+        given = NoiseRates.from_json({c: own[c] for c in conditions})
     return given
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whatelse.cli import bench, hunting
+from whatelse.cli.engine import ENGINE, MASTER, Engine, build_on_spark
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
     print_checks,
@@ -185,10 +186,13 @@ def build(
         help="Words of grammar and form ('of', 'pmh') and bare numbers may be findings.",
     ),
     bands: int = typer.Option(5, "--bands", min=2, help="Part each number into so many bands of equal size."),
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
 ) -> None:
     """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels."""
     from whatelse.anchors import AnchorSet
-    from whatelse.cohort import Cohort, build_cohort
+    from whatelse.cohort import build_cohort
+    from whatelse.cohort.cohort import vocabulary_of
     from whatelse.progress import track
 
     if str(files[0]) in SOURCES:
@@ -197,7 +201,7 @@ def build(
             raise InputError(f"no files: give what to read after {source!r}; {SOURCES[source].reads}")
     if like is not None and conditions is not None:
         raise InputError("--like brings its own conditions: leave --conditions out")
-    known = Cohort.open(like).vocabulary if like is not None else None
+    known = vocabulary_of(like) if like is not None else None
     anchors = AnchorSet.load(conditions) if conditions is not None else AnchorSet.shipped()
     bare = set() if unanchored else set(anchors.names) - set(anchors.anchored().names)
     if bare:
@@ -208,6 +212,24 @@ def build(
         anchors = anchors.anchored()
     for names, count in Counter(anchors.shared().values()).items():
         print_note(f"{count} anchors stand for {' and '.join(names)}; an anchor should have one parent only")
+
+    def choice(survey: bool) -> dict[str, Any]:
+        return {
+            "max_share": max_share,
+            "max_terms": (None if survey else 1000) if max_terms is None else (max_terms or None),
+            "min_visits": (10 if survey else 1) if min_visits is None else min_visits,
+            "bigrams": bigrams,
+            "bands": bands,
+            "function_words": function_words,
+        }
+
+    if engine is Engine.spark:
+        if source not in (None, "table") or labels is not None or option:
+            raise InputError("--engine spark reads Parquet tables: write other sources as Parquet first")
+        chosen = choice(survey=False) | {"rules": rules}
+        skip = on_error is OnError.skip
+        build_on_spark(files, master, out=out, anchors=anchors, like=known, columns=columns, skip=skip, choice=chosen)
+        return
     if known is not None and source == known.source.get("source"):
         source = None  # said again what is known: the map that came with it stays
     reader = read(
@@ -221,22 +243,14 @@ def build(
         like=known.source if known is not None else None,
         options=option,
     )
-    survey = reader.description["source"] == "nhamcs"
-    choice: dict[str, Any] = dict(
-        max_share=max_share,
-        max_terms=(None if survey else 1000) if max_terms is None else (max_terms or None),
-        min_visits=(10 if survey else 1) if min_visits is None else min_visits,
-        bigrams=bigrams,
-        bands=bands,
-        function_words=function_words,
-    )
+    chosen = choice(survey=reader.description["source"] == "nhamcs")
     cohort = build_cohort(
         track(reader, "reading visits"),
         anchors,
-        **choice,
+        **chosen,
         rules=rules,
         like=known,
-        about=reader.about | {"choice": choice},  # to build it again with other anchors
+        about=reader.about | {"choice": chosen},  # to build it again with other anchors
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command

@@ -25,11 +25,17 @@ def learn_cuts(values: ArrayLike, count: int) -> Cuts:
 
     Cuts are values that occur, so that they read well; none if all values are the same. O(N log N).
     """
-    seen = np.asarray(values, dtype=np.float64)
-    if count < 2 or not seen.size:
+    return cuts_of_counts(*np.unique(np.asarray(values, dtype=np.float64), return_counts=True), count)
+
+
+def cuts_of_counts(values: NDArray[np.float64], times: NDArray[np.int64], count: int) -> Cuts:
+    """`learn_cuts` of distinct values, sorted, that came up so many times each: counts of parts add up."""
+    if count < 2 or not values.size:
         return ()
-    cuts = np.unique(np.quantile(seen, np.arange(1, count) / count, method="higher"))
-    return tuple(float(f"{cut:.6g}") for cut in cuts if cut > seen.min())
+    ends = np.cumsum(times)
+    place = np.ceil((ends[-1] - 1) * (np.arange(1, count) / count)).astype(np.int64)  # the quantile, or the next value
+    cuts = np.unique(values[np.searchsorted(ends, place, side="right")])
+    return tuple(float(f"{cut:.6g}") for cut in cuts if cut > values[0])
 
 
 def band_names(name: str, cuts: Cuts) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,11 @@ class Choice:
     bigrams: bool = True
     bands: int = 5
     function_words: bool = False
+
+    @property
+    def fewest(self) -> int:
+        """Visits that a finding must be in; one that no visit has is none."""
+        return max(self.min_visits, 1)
 
     def __post_init__(self) -> None:
         if not 0 < self.max_share <= 1:
@@ -154,13 +160,24 @@ def _cohort(
 def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Collector, choice: Choice) -> list[int]:
     """Which of the names stay: ordinary findings, most common first, then all anchors in their order."""
     m, facts = len(collector.finder.anchors.names), len(collector.facts)
-    leaves, left = collector.finder.leaves, collector.left
+    common = np.flatnonzero((counts >= choice.fewest) & (counts <= choice.max_share * N))
+    order = sorted(common.tolist(), key=lambda j: (-counts[j], names[j]))
+    chosen = choose(((names[j], j < facts, j) for j in order), collector.finder, collector.left, choice)
+    return chosen + list(range(m))
 
-    def stays(j: int) -> bool:
-        if j < facts:
-            return j < m or names[j] not in left
-        return not leaves(names[j]) and (choice.function_words or not says_nothing(names[j]))
 
-    common = np.flatnonzero((counts >= max(choice.min_visits, 1)) & (counts <= choice.max_share * N))
-    order = sorted((j for j in common.tolist() if stays(j)), key=lambda j: (-counts[j], names[j]))
-    return [j for j in order[: choice.max_terms] if j >= m] + list(range(m))
+def choose(common: Iterable[tuple[str, bool, int]], finder: Finder, left: Collection[str], choice: Choice) -> list[int]:
+    """The ordinary findings that stay, of those neither too rare nor too common, most common first and then by name.
+
+    common   (name, whether it is a fact and no word, a number to call it by), in that order; read as far as is needed
+    left     names of codes that were anchors
+    """
+    anchors = {f"anchor:{name}" for name in finder.anchors.names}
+
+    def stays(name: str, fact: bool) -> bool:
+        if fact:
+            return name in anchors or name not in left
+        return not finder.leaves(name) and (choice.function_words or not says_nothing(name))
+
+    kept = islice(((name, fact, j) for name, fact, j in common if stays(name, fact)), choice.max_terms)
+    return [j for name, fact, j in kept if not (fact and name in anchors)]

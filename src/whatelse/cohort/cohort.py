@@ -6,7 +6,9 @@ A cohort folder holds two files:
   that are true, or null where nothing is known) and `unknown` (a list of the numbers of the conditions of which nobody
   knows, null where nothing is known; version 1 did not have it: all or nothing was known of a visit);
 - `cohort.json`: the vocabulary, where the visits came from, and what `visits.arrow` must be like.
-No text of a record is in it.
+A cohort that Spark built has, instead of `visits.arrow`, the folder `visits.parquet` (version 3): the same columns, and
+`row`, the number of each visit, for they stand there in any order.
+No text of a record is in either.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from whatelse.cohort.tally import Tally
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
 from whatelse.files import write_folder
 
 VERSION = 2
-READABLE = (1, 2)
+DATASET = 3  # the version of a header beside a Parquet dataset
+READABLE = (1, 2, DATASET)
 Bools = NDArray[np.bool_]
 
 
@@ -94,6 +99,20 @@ class Cohort:
         return np.asarray(self.known.all(axis=1))
 
     @property
+    def fully_labelled(self) -> bool:
+        """Whether every condition of every visit is known."""
+        return self.Y is not None and bool(self.known.all())
+
+    def labelled_part(self) -> tuple[NDArray[np.intp], Cohort]:
+        """The numbers of the visits of which something is known, and these visits."""
+        rows = np.flatnonzero(self.known.any(axis=1))
+        return rows, self.rows(rows)
+
+    def tally(self) -> Tally:
+        """How anchors and labels go together."""
+        return Tally.of(self.A, self.Y, self.known)
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(N, n), that of X."""
         return len(self), len(self.vocabulary.names)
@@ -146,34 +165,23 @@ class Cohort:
         return target
 
     def _write(self, folder: Path) -> None:
-        X = self.X
-        findings = pa.ListArray.from_arrays(X.indptr.astype(np.int32), X.indices.astype(np.int32))
-        some = np.asarray(self.known.any(axis=1))
-        columns = {
-            "id": pa.array(self.ids.tolist(), pa.string()),
-            "findings": findings,
-            "conditions": _lists(np.zeros_like(self.known) if self.Y is None else self.Y, ~some),
-            "unknown": _lists(~self.known & some[:, None], ~some),
-        }
-        batch = pa.record_batch(columns)
+        X, Y = self.X, np.zeros_like(self.known) if self.Y is None else self.Y
+        batch = columns_of(self.ids.tolist(), X.indptr, X.indices, Y, self.known)
         path = folder / "visits.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
-        header = {
-            "format": "whatelse cohort",
-            "version": VERSION,
-            "visits": len(self),
-            "crc32": _crc32(path),
-            "about": dict(self.about),
-            "vocabulary": self.vocabulary.to_json(),
-        }
-        (folder / "cohort.json").write_text(json.dumps(header, indent=1, ensure_ascii=False), encoding="utf-8")
+        write_header(folder, VERSION, len(self), self.vocabulary, self.about, crc32=_crc32(path))
 
     @classmethod
     def open(cls, folder: str | Path) -> Cohort:
         """Open a folder that `save` wrote. Findings stay on disk until they are used."""
         folder = Path(folder)
-        header = _header(folder)
+        header = read_header(folder)
+        vocabulary = Vocabulary.from_json(header["vocabulary"])
+        if header["version"] == DATASET:
+            path = folder / "visits.parquet"
+            table = _dataset(path, int(header.get("visits", -1)))
+            return cls.from_columns(table, vocabulary, header.get("about", {}), path)
         path = folder / "visits.arrow"
         try:
             if _crc32(path) != header["crc32"]:
@@ -182,19 +190,82 @@ class Cohort:
                 batch = pa.ipc.open_file(source).get_batch(0)
         except (OSError, pa.ArrowInvalid, KeyError) as problem:
             raise CohortError(f"{path} cannot be opened ({type(problem).__name__}); build the cohort again") from None
-        vocabulary = Vocabulary.from_json(header["vocabulary"])
-        lists, truth = batch.column("findings"), batch.column("conditions")
-        indptr, indices = lists.offsets.to_numpy(), lists.values.to_numpy()
-        N, n, m = len(batch), len(vocabulary.names), len(vocabulary.conditions)
+        return cls.from_columns(batch, vocabulary, header.get("about", {}), path)
+
+    @classmethod
+    def from_columns(
+        cls, columns: pa.RecordBatch | pa.Table, vocabulary: Vocabulary, about: Mapping[str, Any], path: object
+    ) -> Cohort:
+        """The visits of what `columns_of` made, read from `path`; `unknown` may be missing."""
+        N, n, m = len(columns.column("id")), len(vocabulary.names), len(vocabulary.conditions)
+        indptr, indices, Y, known = label_arrays(columns, m, path)
         if indices.size and not (indices.min() >= 0 and indices.max() < n):
             raise CohortError(f"{path} is damaged: it has findings that the vocabulary does not have")
         X = csr_matrix((np.ones(indices.size, dtype=np.uint8), indices, indptr), shape=(N, n), copy=False)
-        known = np.repeat(truth.is_valid().to_numpy(zero_copy_only=False)[:, None], m, axis=1)
-        if header["version"] > 1:
-            known &= ~_matrix(batch.column("unknown"), m, path)
-        Y = _matrix(truth, m, path) if known.any() else None
-        ids = batch.column("id").to_numpy(zero_copy_only=False)
-        return cls(X, vocabulary, ids, Y, known, header.get("about", {}))
+        ids = columns.column("id").to_numpy(zero_copy_only=False)
+        return cls(X, vocabulary, ids, Y if known.any() else None, known, about)
+
+
+def label_arrays(
+    columns: pa.RecordBatch | pa.Table, m: int, path: object
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Bools, Bools]:
+    """indptr and indices of the findings, and Y and known (N, m), of what `columns_of` made."""
+    lists, truth = _whole(columns.column("findings")), _whole(columns.column("conditions"))
+    known = np.repeat(truth.is_valid().to_numpy(zero_copy_only=False)[:, None], m, axis=1)
+    if "unknown" in columns.schema.names:
+        known &= ~_matrix(_whole(columns.column("unknown")), m, path)
+    return lists.offsets.to_numpy(), lists.values.to_numpy(), _matrix(truth, m, path), known
+
+
+def columns_of(ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: Bools, known: Bools) -> pa.RecordBatch:
+    """Visits as Arrow columns: id, findings, conditions that are true, and those of which nobody knows."""
+    some = np.asarray(known.any(axis=1))
+    return pa.record_batch(
+        {
+            "id": pa.array(ids, pa.string()),
+            "findings": pa.ListArray.from_arrays(indptr.astype(np.int32), indices.astype(np.int32)),
+            "conditions": _lists(Y, ~some),
+            "unknown": _lists(~known & some[:, None], ~some),
+        }
+    )
+
+
+def write_header(
+    folder: Path, version: int, visits: int, vocabulary: Vocabulary, about: Mapping[str, Any], **more: Any
+) -> None:
+    """Write cohort.json."""
+    header = {
+        "format": "whatelse cohort",
+        "version": version,
+        "visits": visits,
+        **more,
+        "about": dict(about),
+        "vocabulary": vocabulary.to_json(),
+    }
+    (folder / "cohort.json").write_text(json.dumps(header, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _dataset(path: Path, visits: int) -> pa.Table:
+    """The visits of a Parquet dataset in their order."""
+    try:
+        table = pq.read_table(path)
+        row = table.column("row").to_numpy()
+    except (OSError, pa.ArrowException, KeyError) as problem:
+        raise CohortError(f"{path} cannot be opened ({type(problem).__name__}); build the cohort again") from None
+    order = np.argsort(row, kind="stable")
+    if len(row) != visits or not np.array_equal(row[order], np.arange(visits)):
+        raise CohortError(f"{path} is damaged: it has not the {visits:,} visits that cohort.json says; build it again")
+    return table if np.array_equal(order, np.arange(visits)) else table.take(pa.array(order))
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.ListArray:
+    """A column of lists in one piece, its offsets from 0."""
+    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(lists, pa.ChunkedArray):  # of no rows, or too many for one
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
+    if lists.offset or (len(lists) and lists.offsets[0].as_py()):
+        lists = pa.concat_arrays([lists, pa.array([], lists.type)])
+    return lists
 
 
 def _lists(marks: Bools, null: Bools) -> pa.ListArray:
@@ -203,7 +274,7 @@ def _lists(marks: Bools, null: Bools) -> pa.ListArray:
     return pa.ListArray.from_arrays(ends, np.nonzero(marks)[1].astype(np.int32), mask=pa.array(null))
 
 
-def _matrix(lists: pa.ListArray, m: int, path: Path) -> Bools:
+def _matrix(lists: pa.ListArray, m: int, path: object) -> Bools:
     """What `_lists` wrote: (N, m) bool, False throughout where a list is null."""
     marks = np.zeros((len(lists), m), dtype=bool)
     values = lists.values.to_numpy()
@@ -213,7 +284,7 @@ def _matrix(lists: pa.ListArray, m: int, path: Path) -> Bools:
     return marks
 
 
-def _header(folder: Path) -> dict[str, Any]:
+def read_header(folder: Path) -> dict[str, Any]:
     """The content of cohort.json, or a CohortError that says why this is not a cohort."""
     path = folder / "cohort.json"
     if not path.is_file():
@@ -226,9 +297,15 @@ def _header(folder: Path) -> dict[str, Any]:
         raise CohortError(f"{path} is not the header of a cohort")
     if header.get("version") not in READABLE:
         raise CohortError(f"{path} is of version {header.get('version')}, needs {VERSION}; build the cohort again")
-    if missing := {"crc32", "vocabulary"} - set(header):
+    needed = {"vocabulary"} | ({"crc32"} if header["version"] != DATASET else set())
+    if missing := needed - set(header):
         raise CohortError(f"{path} is damaged: it has no {sorted(missing)[0]!r}; build the cohort again")
     return header
+
+
+def vocabulary_of(folder: str | Path) -> Vocabulary:
+    """The vocabulary of a cohort's folder; its visits are not opened."""
+    return Vocabulary.from_json(read_header(Path(folder))["vocabulary"])
 
 
 def _crc32(path: Path) -> int:

@@ -79,7 +79,6 @@ class Labels:
 
     def arrays(self) -> tuple[NDArray[np.object_], NDArray[np.bool_] | None, NDArray[np.bool_]]:
         """ids (N,), Y (N, m) or None where no visit has labels, known (N, m)."""
-        shape = len(self.ids), len(self.anchors.names)
         if self.other and not self.named:
             raise CohortError(
                 f"'truth' has {self.other:,} names and none is a condition of this cohort; its conditions are "
@@ -88,9 +87,14 @@ class Labels:
         if len(set(self.ids)) < len(self.ids):
             twice = len(self.ids) - len(set(self.ids))
             raise CohortError(f"{twice:,} visits have an id that another visit has: every visit needs an id of its own")
-        known = np.frombuffer(self._known, dtype=bool).reshape(shape).copy()
-        Y = np.frombuffer(self._true, dtype=bool).reshape(shape).copy() if known.any() else None
-        return np.array(self.ids, dtype=object), Y, known
+        true, known = self.matrices()
+        return np.array(self.ids, dtype=object), true if known.any() else None, known
+
+    def matrices(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """True and known, each (N, m)."""
+        shape = len(self.ids), len(self.anchors.names)
+        true, known = (np.frombuffer(part, dtype=bool).reshape(shape).copy() for part in (self._true, self._known))
+        return true, known
 
 
 class Rows:

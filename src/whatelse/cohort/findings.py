@@ -61,6 +61,10 @@ class Finder:
         ]
         self._memo: dict[tuple[str, Code], tuple[str, tuple[int, ...]]] = {}
 
+    def all_phrases(self) -> list[tuple[Words, Signs, int, tuple[str, ...]]]:
+        """(words, the signs between them, condition, fields) of every anchor that is a phrase."""
+        return [(words, signs, i, fields) for some in self._starts.values() for words, signs, i, _, fields in some]
+
     def tokens(self, text: str) -> list[Token]:
         """The words of a note, before bigrams are joined."""
         return tokenize(text, self.rules)

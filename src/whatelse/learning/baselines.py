@@ -16,38 +16,43 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from whatelse.noisyor.mle import edit_anchors, mle_model
+from whatelse.noisyor.mle import count_states, edit_anchors, model_of_counts
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
+from whatelse.noisyor.sums import Blocks, LocalBlocks, as_blocks, fires
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
 HELD_OUT = 0.2  # share of the visits that the penalty is chosen by
 
 
 def naive_labels(
-    X: sp.csr_matrix,
+    X: sp.csr_matrix | Blocks,
     anchor_columns: ArrayLike,
     rates: Rates,
     *,
     smoothing: float = 1.0,
 ) -> NoisyOr:
     """Maximum likelihood with anchors taken for conditions; then priors and anchors as the noise rates say."""
-    columns = np.asarray(anchor_columns, np.int64)
-    A = X[:, columns].toarray().astype(bool)
-    model = mle_model(X, A, prior=rates.prior, smoothing=smoothing)
+    columns, n = np.asarray(anchor_columns, np.int64), X.shape[1]
+    counts = count_states(as_blocks(X), lambda block: (block, fires(block, columns, n)))
+    model = model_of_counts(counts, prior=rates.prior, smoothing=smoothing)
     return edit_anchors(model, columns, rates.sensitivity, rates.false_positive)
 
 
 def oracle(
-    X: sp.csr_matrix,
-    Y: ArrayLike,
+    X: sp.csr_matrix | Blocks,
+    Y: ArrayLike | None,
     anchor_columns: ArrayLike,
     rates: Rates,
     *,
     smoothing: float = 1.0,
 ) -> NoisyOr:
-    """Maximum likelihood with the true conditions Y (N, m), anchors edited as for naive labels: the yardstick."""
-    model = mle_model(X, Y, smoothing=smoothing)
+    """Maximum likelihood with the true conditions Y (N, m), anchors edited as for naive labels: the yardstick.
+
+    Y   None where the blocks X bring it
+    """
+    blocks = X if isinstance(X, Blocks) else LocalBlocks.of(X, Y=np.asarray(Y, bool))
+    model = model_of_counts(count_states(blocks, lambda block: (block, block["Y"])), smoothing=smoothing)
     return edit_anchors(model, anchor_columns, rates.sensitivity, rates.false_positive)
 
 

@@ -27,6 +27,7 @@ from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.rates import Rates
 from whatelse.noisyor.recovery import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
+from whatelse.noisyor.sums import finding_counts
 from whatelse.noisyor.taught.learner import fit_labels
 
 EM_STEPS = 30
@@ -63,18 +64,17 @@ def learn_anchored(
     belief   (N, m) the chance that each label is true, where those who labelled may have erred; None: labels are true
     no_excuse  (condition, finding) pairs: the finding may not excuse the condition's anchor
     """
-    taught = labels and cohort.Y is not None and cohort.known.any()
-    refused = _refused(cohort, labels, no_excuse)
+    rows, part = cohort.labelled_part() if labels else (np.zeros(0, np.intp), None)
+    taught = part is not None and part.Y is not None and len(rows) > 0
+    refused = _refused(cohort, part if taught else None, no_excuse)
     learned = _from_anchors(cohort, rates, seed, progress, refused, assumed=labels and not taught)
-    if not taught:
+    if part is None or part.Y is None or not taught:
         return learned
     progress("learning from labels", 0, 1)
-    rows = np.flatnonzero(cohort.known.any(1))
     weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
-    assert cohort.Y is not None
     lesson = fit_labels(
-        learned.model, cohort.anchor_columns, cohort.X[rows], (cohort.Y if belief is None else belief)[rows],
-        cohort.known[rows], weight=weight, centre=np.asarray(cohort.X.mean(0)).ravel(), seed=seed,
+        learned.model, cohort.anchor_columns, part.X, part.Y if belief is None else belief[rows], part.known,
+        weight=weight, centre=finding_counts(cohort.X, cohort.X.shape[1]) / len(cohort), seed=seed,
     )  # fmt: skip
     told = {
         "labelled_visits": len(rows),
@@ -86,12 +86,11 @@ def learn_anchored(
     return Learned(lesson.model, learned.history, learned.converged, learned.notes | {"labels": told})
 
 
-def _refused(cohort: Cohort, labels: bool, no_excuse: Sequence[tuple[str, str]]) -> Bools:
+def _refused(cohort: Cohort, part: Cohort | None, no_excuse: Sequence[tuple[str, str]]) -> Bools:
     """(m, n) bool: what may not excuse, because a person or, where they may be looked at, the labels say so."""
     refused = np.zeros((len(cohort.conditions), cohort.X.shape[1]), bool)
-    if labels and cohort.Y is not None:
-        rows = np.flatnonzero(cohort.known.any(1))
-        refused |= refuted(cohort.X[rows], cohort.anchor_columns, cohort.Y[rows], cohort.known[rows])
+    if part is not None and part.Y is not None:
+        refused |= refuted(part.X, cohort.anchor_columns, part.Y, part.known)
     for condition, finding in no_excuse:
         if condition not in cohort.conditions or finding not in cohort.vocabulary.index:
             raise CohortError(
@@ -144,7 +143,11 @@ def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) 
     """
     progress("trying EM", 0, 1)
     order = np.random.default_rng(seed).permutation(len(cohort))[:TRIAL_VISITS]
-    learn, judge = cohort.rows(np.sort(order[len(order) // 3 :])), cohort.rows(np.sort(order[: len(order) // 3]))
+    some = np.sort(order)
+    drawn = cohort.rows(some)  # at once: visits may lie far away
+    learn, judge = (
+        drawn.rows(np.searchsorted(some, np.sort(part))) for part in np.split(order, [len(order) // 3])[::-1]
+    )
     draws = heldout_anchor_draws(judge.A, seed=seed, visits=TRIAL_JUDGES)
 
     def found(model: Model) -> Floats:
@@ -173,7 +176,7 @@ def learn_naive(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress
 
 def learn_oracle(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
     """The truth itself: what learning without labels is measured against."""
-    if cohort.Y is None or not cohort.labelled.all():
+    if not cohort.fully_labelled:
         raise CohortError("the oracle learns from labels, and some visits of this cohort have none")
     return Learned(JointModel.plain(oracle(cohort.X, cohort.Y, cohort.anchor_columns, arrays(rates))))
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
+from whatelse.cohort.tally import Tally
 from whatelse.errors import CohortError
 from whatelse.noisyor.params import Bools, Floats
 
@@ -25,24 +26,27 @@ def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool =
     weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
     strict   refuse conditions that have neither an anchor that fires nor enough labels
     """
-    silent: Bools = np.asarray(~cohort.A.any(0))
+    tally = cohort.tally()
+    silent: Bools = np.asarray(tally.fires == 0)
     if strict:
-        _refuse(cohort, silent)
-    if cohort.Y is None or not cohort.known.any():
-        return NoiseRates.assumed(cohort.A, cohort.conditions), ASSUMED
-    if cohort.known.all() and weights is None:
-        return NoiseRates.from_labels(cohort.A, cohort.Y, cohort.conditions), LABELS
-    rows = np.flatnonzero(cohort.known.any(1))
-    Y, known, w = cohort.Y[rows], cohort.known[rows], _weights(weights, cohort, rows)
-    heard: Bools = np.asarray(~silent)
+        _refuse(cohort, tally)
+    if not tally.known.any():
+        return NoiseRates.assumed_of(tally.fires, tally.visits, cohort.conditions), ASSUMED
+    if tally.whole == tally.visits and weights is None:
+        return NoiseRates.from_counts(*tally.table, cohort.conditions), LABELS
+    rows, part = cohort.labelled_part()
+    assert part.Y is not None
+    Y, known, w = part.Y, part.known, _weights(weights, part, rows)
+    heard: Bools = ~silent
     names = tuple(c for c, h in zip(cohort.conditions, heard, strict=True) if h)
     found = NoiseRates.from_sample(
-        cohort.A[:, heard], Y[:, heard], rows, names, weights=w[:, heard], known=known[:, heard]
-    )
+        part.A[:, heard], Y[:, heard], np.arange(len(part)), names, weights=w[:, heard], known=known[:, heard],
+        fired=(tally.fires[heard], tally.visits - tally.fires[heard]),
+    )  # fmt: skip
     if heard.all():
         return found, LABELS
     # an anchor that never fires says nothing, and how often the condition is there only its labels say
-    N = len(cohort)
+    N = tally.visits
     counted = np.where(known, w, 0.0)
     prior = ((counted * Y).sum(0) + 0.5) / (counted.sum(0) + 1.0)
     sensitivity, false_positive = np.full(silent.size, 1 / (N + 1)), np.full(silent.size, 0.1 / (N + 1))
@@ -51,9 +55,9 @@ def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool =
     return NoiseRates(prior, sensitivity, false_positive, cohort.conditions), LABELS
 
 
-def _weights(weights: ArrayLike | None, cohort: Cohort, rows: NDArray[np.intp]) -> Floats:
+def _weights(weights: ArrayLike | None, part: Cohort, rows: NDArray[np.intp]) -> Floats:
     """(k, m), above zero everywhere: one where nothing is known, which is not looked at."""
-    known = cohort.known[rows]
+    known = part.known
     if weights is None:
         return np.ones(known.shape)
     given = np.asarray(weights, float)[rows]
@@ -63,9 +67,8 @@ def _weights(weights: ArrayLike | None, cohort: Cohort, rows: NDArray[np.intp]) 
     return whole
 
 
-def _refuse(cohort: Cohort, silent: Bools) -> None:
-    true = np.zeros(silent.size) if cohort.Y is None else (cohort.Y & cohort.known).sum(0)
-    few = silent & (np.minimum(true, cohort.known.sum(0) - true) < ENOUGH)
+def _refuse(cohort: Cohort, tally: Tally) -> None:
+    few = (tally.fires == 0) & (np.minimum(tally.true, tally.known - tally.true) < ENOUGH)
     if few.any():
         names = [c for c, bad in zip(cohort.conditions, few, strict=True) if bad]
         raise CohortError(

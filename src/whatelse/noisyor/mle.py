@@ -16,6 +16,7 @@ the M-step of `em.py` climbs the same function.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike
 from whatelse.errors import ModelError
 from whatelse.noisyor.likelihood import Ints
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.sums import Arrays, Blocks, matrix
 
 LEAK_FLOOR = 1e-7
 """No finding gets a leak below this: a finding that the model calls impossible would make every state impossible."""
@@ -61,8 +63,9 @@ class StateCounts:
             raise ModelError("counts of different conditions or findings cannot be merged")
         states, group = _distinct(np.vstack([self.states, other.states]))
         visits, present = np.zeros(len(states)), np.zeros((len(states), self.present.shape[1]))
-        np.add.at(visits, group, np.concatenate([self.visits, other.visits]))
-        np.add.at(present, group, np.vstack([self.present, other.present]))
+        for part, own in ((self, group[: len(self.states)]), (other, group[len(self.states) :])):
+            visits[own] += part.visits  # the states of a part are distinct
+            present[own] += part.present
         return StateCounts(states, visits, present)
 
     def smoothed(self, strength: float) -> StateCounts:
@@ -143,6 +146,20 @@ def fit_states(
     return Fit(np.ascontiguousarray(theta.T), residual, iterations, converged)
 
 
+def count_states(blocks: Blocks, conditions: Callable[[Arrays], tuple[Arrays, Bools]]) -> StateCounts:
+    """Of visits in blocks; `conditions` gives the visits of a block that count, and their conditions (V, m)."""
+    n = blocks.shape[1]
+
+    def of(block: Arrays) -> Arrays:
+        own, Y = conditions(block)
+        return vars(StateCounts.of(matrix(own, n), Y))
+
+    def merge(a: Arrays, b: Arrays) -> Arrays:
+        return vars(StateCounts(**a).merge(StateCounts(**b)))
+
+    return StateCounts(**blocks.total(of, merge))
+
+
 def mle_model(
     X: sp.csr_matrix,
     Y: ArrayLike,
@@ -157,7 +174,18 @@ def mle_model(
     `prior` (m,) where it is known from elsewhere; otherwise (N_i + 1/2) / (N + 1).
     `smoothing` is the strength of `StateCounts.smoothed`; 0 is plain maximum likelihood, with the leak floor only.
     """
-    counts = StateCounts.of(X, Y)
+    return model_of_counts(StateCounts.of(X, Y), prior=prior, smoothing=smoothing, l1=l1, leak_floor=leak_floor)
+
+
+def model_of_counts(
+    counts: StateCounts,
+    *,
+    prior: ArrayLike | None = None,
+    smoothing: float = 1.0,
+    l1: float = 0.0,
+    leak_floor: float = LEAK_FLOOR,
+) -> NoisyOr:
+    """`mle_model` of visits that were counted already."""
     if prior is None:
         prior = (counts.visits @ counts.states + 0.5) / (counts.visits.sum() + 1)
     fit = fit_states(counts.smoothed(smoothing), l1=l1, leak_floor=leak_floor)

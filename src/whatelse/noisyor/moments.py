@@ -33,6 +33,7 @@ from whatelse.errors import ModelError
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
+from whatelse.noisyor.sums import Blocks, matrix
 
 Ints = NDArray[np.int64]
 Method = Literal["kl", "inverse", "naive"]
@@ -58,8 +59,12 @@ class Counts:
     both: Ints
 
     @classmethod
-    def of(cls, X: sp.csr_matrix, anchor_columns: ArrayLike) -> Counts:
+    def of(cls, X: sp.csr_matrix | Blocks, anchor_columns: ArrayLike) -> Counts:
         """Count visits with findings X (N, n), sparse 0/1. O(sum over visits of anchors on times findings on)."""
+        if isinstance(X, Blocks):
+            columns, n = np.asarray(anchor_columns, np.int64), X.shape[1]
+            found = X.total(lambda block: vars(cls.of(matrix(block, n), columns)))
+            return cls(int(found["visits"]), found["anchors"], found["findings"], found["both"])
         columns = np.asarray(anchor_columns, np.int64)
         n = X.shape[1]
         if columns.ndim != 1 or (len(columns) and not 0 <= columns.min() <= columns.max() < n):

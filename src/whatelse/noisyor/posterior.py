@@ -68,6 +68,7 @@ def posterior(
     tolerance: float = TOLERANCE,
     budget: int = BUDGET,
     top: int = 5,
+    threads: int | None = None,
 ) -> Posterior:
     """P(conditions | visit), for one visit or many, to within a certified error.
 
@@ -80,6 +81,7 @@ def posterior(
     evidence    (m,) or (V, m): log odds added to those of the prior, instead of the model's own
     tolerance   the error to certify; budget: the states to weigh per visit before giving up on that
     top         how many explanations
+    threads     that work on many visits; None: one a core
 
     Cost: O(present findings) per state weighed; visits run on all cores.
     """
@@ -88,10 +90,12 @@ def posterior(
     if budget < 1 or top < 0:
         raise QueryError(f"budget is {budget} and top is {top}; needs at least 1 state and 0 explanations")
     noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, count, evidence)
-    return solve(noisyor, query, tolerance, budget, top)
+    return solve(noisyor, query, tolerance, budget, top, threads)
 
 
-def solve(model: NoisyOr, query: Query, tolerance: float, budget: int, top: int) -> Posterior:
+def solve(
+    model: NoisyOr, query: Query, tolerance: float, budget: int, top: int, threads: int | None = None
+) -> Posterior:
     """Answer a question already laid out."""
     out = empty(model, query, top)
     t = tables(model)
@@ -104,11 +108,10 @@ def solve(model: NoisyOr, query: Query, tolerance: float, budget: int, top: int)
             out.impossible,
         )  # fmt: skip
 
-    workers = query.size // VISITS_PER_THREAD
+    workers = min(query.size // VISITS_PER_THREAD, threads or os.cpu_count() or 1)
     if workers < 2:
         run(0, query.size)
     else:  # the kernel holds no lock; small pieces, as some visits take far longer than others
-        workers = min(os.cpu_count() or 1, workers)
         cuts = np.linspace(0, query.size, 8 * workers + 1).astype(int).tolist()
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(run, cuts[:-1], cuts[1:]))

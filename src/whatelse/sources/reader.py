@@ -66,6 +66,7 @@ def read_visits(
     labels: PathLike | None = None,
     like: Mapping[str, Any] | None = None,
     options: Mapping[str, str] | None = None,
+    once: bool = True,
 ) -> VisitReader:
     """Visits of one or more files, in the order of the files; or of a data frame.
 
@@ -79,9 +80,10 @@ def read_visits(
     like       the description that a cohort or model kept (`vocabulary.source`), for files like those it was made of;
                used where neither `source` nor `columns` is given
     options    what else a source takes, by name: those of `registry.py`
+    once       an id seen before is a row that cannot be used; False: nobody remembers ids
     on_error   "raise" stops at the first row that cannot be used; "skip" counts it in `left_out` and goes on
 
-    An id seen before is a row that cannot be used. Memory: one batch of rows and the ids seen.
+    Memory: one batch of rows and, with `once`, the ids seen.
     """
     given = columns if columns is None or isinstance(columns, Mapping) else Path(columns)
     how = describe(
@@ -95,7 +97,8 @@ def read_visits(
 
         if kind.name != "table":
             raise InputError(f"a data frame is a table, not {kind.name!r}")
-        return VisitReader(_once(read_frame(paths, report, how.columns), set(), report, "the data frame"), report, how)
+        rows = read_frame(paths, report, how.columns)
+        return VisitReader(_once(rows, set(), report, "the data frame", once), report, how)
     files = [place(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if not files:
         raise InputError("no files to read visits from")
@@ -107,7 +110,7 @@ def read_visits(
                 raise InputError("no such file or folder", file=file)
             if isinstance(file, str) and not kind.addresses:
                 raise InputError(f"{kind.name} is read from files; an address is for fhir and omop")
-            yield from _once(kind.read(file, report, how), seen, report, file)
+            yield from _once(kind.read(file, report, how), seen, report, file, once)
 
     return VisitReader(visits(), report, how, files)
 
@@ -131,9 +134,14 @@ def is_frame(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__"))
 
 
-def _once(rows: Iterator[tuple[int, Visit]], seen: set[str], report: Report, file: object) -> Iterator[Visit]:
+def _once(
+    rows: Iterator[tuple[int, Visit]], seen: set[str], report: Report, file: object, once: bool
+) -> Iterator[Visit]:
     """The visits whose id was not seen before; and at the end, how many cells of numbers were none."""
     for row, visit in rows:
+        if not once:
+            yield visit
+            continue
         if visit.id in seen:
             problem = "this id was seen before; every visit needs an id of its own"
             report.leave_out("duplicate id", InputError(problem, file=file, row=row, column="id"))

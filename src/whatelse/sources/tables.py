@@ -251,20 +251,24 @@ def read_arrow(
     columns: ColumnMap,
     file: object,
     name: str,
+    rows: Iterable[int] | None = None,
 ) -> Iterator[tuple[int, Visit]]:
-    """(row from 1, visit) of Arrow record batches. `name` begins the ids that are made of row numbers."""
+    """(row from 1, visit) of Arrow record batches. `name` begins the ids that are made of row numbers.
+
+    rows   the number of each row, where the batches are not a whole table from its first row on
+    """
     places = locate(columns, header, file)
     use = positions(places)
     at = {position: i for i, position in enumerate(use)}
     moved = {f: tuple(tuple(at[p] for p in group) for group in groups) for f, groups in places.items()}
     make = Converter(columns, moved, report, name)
-    row = 0
+    numbers = iter(rows) if rows is not None else itertools.count(1)
     for whole in batches:
         for start in range(0, whole.num_rows, BATCH):
             batch = whole.slice(start, BATCH)
             values = [_python_values(batch.column(batch.schema.get_field_index(header[p]))) for p in use]
             for cells in zip(*values, strict=True) if use else itertools.repeat((), batch.num_rows):
-                row += 1
+                row = next(numbers)
                 try:
                     visit = make(cells, row)
                 except BadValue as bad:

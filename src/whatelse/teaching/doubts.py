@@ -127,14 +127,14 @@ def sketch(cohort: Cohort) -> list[str]:
 
     40 bits of each hash are kept, of 64 visits: they say nothing about the others, and little about those.
     """
-    return nsmallest(SKETCH, {_hashed(visit) for visit in cohort.ids})
+    return nsmallest(SKETCH, {hashed(visit) for visit in cohort.ids})
 
 
 def learned_from(kept: Any, cohort: Cohort) -> float:
     """The share of the visits in a sketch that the cohort has, of those it would have if it were the same; 0 to 1."""
     if not isinstance(kept, list) or not kept:
         return 0.0
-    return len(set(kept) & {_hashed(visit) for visit in cohort.ids}) / len(kept)
+    return len(set(kept) & {hashed(visit) for visit in cohort.ids}) / len(kept)
 
 
 def seen_before(kept: Any, cohort: Cohort) -> str | None:
@@ -145,5 +145,6 @@ def seen_before(kept: Any, cohort: Cohort) -> str | None:
     return f"some {share:.0%} of the visits that the model learned from are among these: what is measured flatters it"
 
 
-def _hashed(visit: Any) -> str:
+def hashed(visit: Any) -> str:
+    """40 bits of a hash of a visit's id."""
     return hashlib.blake2b(str(visit).encode("utf-8", "surrogatepass"), digest_size=5, person=b"whatelse").hexdigest()

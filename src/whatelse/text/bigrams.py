@@ -22,6 +22,7 @@ from math import log
 from whatelse.text.tokens import Token
 
 Bigram = tuple[str, str]
+MIN_COUNT = 50  # times that a pair must be seen to be joined
 
 FUNCTION_WORDS = frozenset(
     """a an the this that these those some any all each other no not and or but nor as if than then so because while
@@ -94,7 +95,7 @@ class BigramCounts:
         chance = (self.words[a] / self.n_words) * (self.words[b] / self.n_words)
         return log(p / chance) / -log(p)
 
-    def learn(self, min_count: int = 50, min_npmi: float = 0.5, max_bigrams: int = 1_000) -> frozenset[Bigram]:
+    def learn(self, min_count: int = MIN_COUNT, min_npmi: float = 0.5, max_bigrams: int = 1_000) -> frozenset[Bigram]:
         """The pairs that meet the criterion, at most the `max_bigrams` most common. O(pairs)."""
         frequent = (pair for pair, count in self.pairs.items() if count >= min_count)
         good = [pair for pair in frequent if self.npmi(*pair) >= min_npmi]
@@ -111,7 +112,7 @@ def _counts(text: str) -> bool:
 
 
 def learn_bigrams(
-    notes: Iterable[list[Token]], min_count: int = 50, min_npmi: float = 0.5, max_bigrams: int = 1_000
+    notes: Iterable[list[Token]], min_count: int = MIN_COUNT, min_npmi: float = 0.5, max_bigrams: int = 1_000
 ) -> frozenset[Bigram]:
     """The bigrams of a stream of tokenised notes: `BigramCounts` over them, then `learn`."""
     counts = BigramCounts()

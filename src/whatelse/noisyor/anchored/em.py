@@ -38,6 +38,7 @@ from whatelse.noisyor.anchored.em_kernels import climb, expect
 from whatelse.noisyor.likelihood import as_evidence
 from whatelse.noisyor.mle import LEAK_FLOOR
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.sums import Arrays, Blocks, finding_counts
 
 NEGLIGIBLE = 1e-3  # of a visit's posterior mass: states that hold less are left out
 TINY = 1e-30  # stands for a fail, a leak or a complement that is 0: nothing is certain, so no logarithm is infinite
@@ -85,40 +86,62 @@ class EStatistics:
         a visit's posterior are left out. Cost: O(P) per state weighed, P the findings present; memory S n.
         """
         start, index = _rows(X, model)
-        if max_on < 1 or not 0 <= negligible < 1:
-            raise ModelError(f"max_on is {max_on} and negligible {negligible}: need at least 1, and from 0 to below 1")
         visits = start.size - 1
         offset = np.zeros((0, model.m)) if evidence is None else as_evidence(evidence, visits, model.m)
-        fail, quiet = np.maximum(model.fail.T, TINY), np.maximum(1 - model.leak, TINY)
-        leak, log_fail, log_quiet = np.maximum(model.leak, TINY), np.log(fail), np.log(quiet)
-        log_odds = np.log(model.prior) - np.log1p(-model.prior)
-        base = float(np.log1p(-model.prior).sum() + log_quiet.sum())
-        S = 1 + model.m * (model.m + 1) // 2
-
-        def run(first: int, end: int) -> EStatistics:
-            mass, present, spread = np.zeros(S), np.zeros((S, model.n)), np.zeros((model.m + 1, model.n))
-            on, totals = np.zeros(model.m), np.zeros(3)
-            expect(
-                first, end, start, index, offset, log_odds + log_fail.sum(0), base, np.ascontiguousarray(fail),
-                np.ascontiguousarray(log_fail), leak, log_quiet, min(max_on, model.m), negligible,
-                mass, present, spread, on, totals,
-            )  # fmt: skip
-            return cls(end - first, float(totals[0]), float(totals[1]), int(totals[2]), mass, present, spread, on)
-
+        run = _expectation(model, max_on, negligible)
         # The number of parts does not depend on the cores, so that sums come out the same everywhere, to the last bit.
+        S = 1 + model.m * (model.m + 1) // 2
         parts = int(np.clip(BYTES_FOR_PARTS // (8 * S * model.n), 1, MOST_PARTS))
         cuts = np.linspace(0, visits, parts + 1).astype(int).tolist()
         with ThreadPoolExecutor(min(parts, os.cpu_count() or 1)) as pool:
-            total, *others = pool.map(run, cuts[:-1], cuts[1:])
+            total, *others = pool.map(lambda first, end: run(first, end, start, index, offset), cuts[:-1], cuts[1:])
         for other in others:
             total = total.merge(other)
         return total
+
+    @classmethod
+    def of_blocks(
+        cls, model: NoisyOr, blocks: Blocks, *, max_on: int = 4, negligible: float = NEGLIGIBLE
+    ) -> EStatistics:
+        """The E-step over visits in blocks, wherever they are."""
+        run, m = _expectation(model, max_on, negligible), model.m
+
+        def of(block: Arrays) -> Arrays:
+            start, index = block["indptr"].astype(np.int64), block["indices"].astype(np.int32, copy=False)
+            return vars(run(0, start.size - 1, start, index, np.zeros((0, m))))
+
+        found = blocks.total(of)
+        whole = {name: np.asarray(found[name]).item() for name in ("visits", "log_likelihood", "outside", "weighed")}
+        return cls(**found | whole)
 
     def merge(self, other: EStatistics) -> EStatistics:
         """The statistics of both sets of visits together, under the same model."""
         if self.present.shape != other.present.shape:
             raise ModelError(f"statistics of shapes {self.present.shape} and {other.present.shape} cannot be merged")
         return EStatistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def _expectation(model: NoisyOr, max_on: int, negligible: float) -> Callable[..., EStatistics]:
+    """The E-step over visits first … end - 1 of (start, index), with evidence to add (N, m) or (0, m)."""
+    if max_on < 1 or not 0 <= negligible < 1:
+        raise ModelError(f"max_on is {max_on} and negligible {negligible}: need at least 1, and from 0 to below 1")
+    fail, quiet = np.maximum(model.fail.T, TINY), np.maximum(1 - model.leak, TINY)
+    leak, log_fail, log_quiet = np.maximum(model.leak, TINY), np.log(fail), np.log(quiet)
+    log_odds = np.log(model.prior) - np.log1p(-model.prior)
+    base = float(np.log1p(-model.prior).sum() + log_quiet.sum())
+    S, m, n = 1 + model.m * (model.m + 1) // 2, model.m, model.n
+
+    def run(first: int, end: int, start: Any, index: Any, offset: Floats) -> EStatistics:
+        mass, present, spread = np.zeros(S), np.zeros((S, n)), np.zeros((m + 1, n))
+        on, totals = np.zeros(m), np.zeros(3)
+        expect(
+            first, end, start, index, offset, log_odds + log_fail.sum(0), base, np.ascontiguousarray(fail),
+            np.ascontiguousarray(log_fail), leak, log_quiet, min(max_on, m), negligible,
+            mass, present, spread, on, totals,
+        )  # fmt: skip
+        return EStatistics(end - first, float(totals[0]), float(totals[1]), int(totals[2]), mass, present, spread, on)
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -148,7 +171,7 @@ class EmResult:
 
 
 def fit_em(
-    X: sp.csr_matrix,
+    X: sp.csr_matrix | Blocks,
     start: NoisyOr,
     *,
     max_on: int = 4,
@@ -177,6 +200,8 @@ def fit_em(
     """
     if start.coupling.any() or (start.weight != 1).any():
         raise ModelError("EM learns the plain noisy-or: start from a model without coupling and weights")
+    if isinstance(X, Blocks) and evidence is not None:
+        raise ModelError("evidence of visits in blocks has no place here: put it into the start")
     if steps < 0 or newton < 1 or sparsity < 0:
         raise ModelError(f"steps {steps}, newton {newton}, sparsity {sparsity}: need at least 0, 1 and 0")
     price = edge_prices(X, start, sparsity)
@@ -193,7 +218,10 @@ def fit_em(
     found_theta, stretch = theta, 1 / FASTER  # where the M-step ended, and how many times as far was gone
     began = time.perf_counter()
     while True:
-        found = EStatistics.of(model, X, max_on=max_on, negligible=negligible, evidence=evidence)
+        if isinstance(X, Blocks):
+            found = EStatistics.of_blocks(model, X, max_on=max_on, negligible=negligible)
+        else:
+            found = EStatistics.of(model, X, max_on=max_on, negligible=negligible, evidence=evidence)
         bound = float(found.log_likelihood - (price * theta[:-1]).sum())
         visits = max(found.visits, 1)
         if history and stretch > 1 and bound < history[-1].bound:  # too far: back to where the bound cannot fall
@@ -220,7 +248,7 @@ def fit_em(
         model = model_of(theta)
 
 
-def edge_prices(X: sp.csr_matrix, model: NoisyOr, sparsity: float) -> Floats:
+def edge_prices(X: sp.csr_matrix | Blocks, model: NoisyOr, sparsity: float) -> Floats:
     """lambda_ij = sparsity sqrt(N pi_i (1 - r_j) / r_j), (m, n), r_j the share of visits with finding j.
 
     It is 0 where frozen. If finding j had nothing to do with condition i, the likelihood's slope by theta_ij at 0 would
@@ -228,7 +256,7 @@ def edge_prices(X: sp.csr_matrix, model: NoisyOr, sparsity: float) -> Floats:
     be `sparsity` standard errors away from nothing to be there at all, whatever the number of visits.
     """
     visits = X.shape[0]
-    rate = (np.bincount(X.indices, minlength=model.n) + 0.5) / (visits + 1)
+    rate = (finding_counts(X, model.n) + 0.5) / (visits + 1)
     return np.where(model.frozen[:-1], 0.0, sparsity * np.sqrt(visits * np.outer(model.prior, (1 - rate) / rate)))
 
 

@@ -14,10 +14,8 @@ a noisy-or cannot say.
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,9 +25,10 @@ from scipy.optimize import Bounds, minimize, minimize_scalar
 from threadpoolctl import threadpool_limits
 
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.sums import Arrays, Blocks, LocalBlocks
 
 Ints = NDArray[np.int64]
-PARTS = 8  # the sum over pairs is cut so, whatever the number of cores: the same bits everywhere
+LOSS = ("loss", "bias", "weight", "coupling", "kappa")  # the loss and its gradient, by name
 TOLERANCE = 1e-5  # largest gradient a pair at which the optimum counts as reached
 FLAT = 1e-8  # relative gain of a step below which it does too
 MAX_STEPS = 150
@@ -102,6 +101,11 @@ class HiddenFit:
         return replace(self, kappa=float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x))
 
 
+def blocks_of(pairs: Pairs, gains: Floats) -> Blocks:
+    """Pairs in blocks, as `fit_hidden` takes them."""
+    return LocalBlocks.of(pairs.x, hidden=pairs.hidden, confirmed=pairs.confirmed, gains=gains)
+
+
 def noisyor_gains(model: NoisyOr, pairs: Pairs, anchor_columns: Ints) -> Floats:
     """(P, m) r_i(x, C) of a noisy-or over the findings that are not anchors. O(nnz m).
 
@@ -115,8 +119,7 @@ def noisyor_gains(model: NoisyOr, pairs: Pairs, anchor_columns: Ints) -> Floats:
 
 
 def fit_hidden(
-    pairs: Pairs,
-    gains: Floats,
+    pairs: Blocks,
     start: HiddenFit,
     *,
     weight_penalty: float | None,
@@ -125,14 +128,13 @@ def fit_hidden(
 ) -> HiddenFit:
     """Maximise the likelihood of the hidden anchors less (penalty / 2) |.|^2 of w and J, by L-BFGS.
 
-    gains  (P, m) from `noisyor_gains`, of a noisy-or that did not see these visits
+    pairs  in blocks (`blocks_of`), whose gains (P, m) are from `noisyor_gains`, of a noisy-or that did not see them
     weight_penalty  None: no w; the noisy-or, how much it counts, and the couplings
     """
-    m, n, total = pairs.confirmed.shape[1], pairs.x.shape[1], max(len(pairs), 1)
+    m, n = len(start.bias), pairs.shape[1]
+    total = max(int(pairs.total(lambda block: {"pairs": np.array(block["hidden"].size)})["pairs"]), 1)
     with_weight = weight_penalty is not None
     size_w = n * m if with_weight else 0
-    cuts = np.linspace(0, len(pairs), PARTS + 1).astype(np.int64)
-    indptr, indices = pairs.x.indptr.astype(np.int64), pairs.x.indices.astype(np.int64)
     upper = np.triu_indices(m, 1)
     history: list[float] = []
     latest = [np.nan]
@@ -145,17 +147,8 @@ def fit_hidden(
 
     def objective(flat: Floats) -> tuple[float, Floats]:
         bias, weight, coupling, kappa = unpack(flat)
-
-        def part(k: int) -> tuple[float, Any]:
-            value: tuple[float, Any] = _loss(
-                cuts[k], cuts[k + 1], indptr, indices, pairs.hidden, pairs.confirmed, gains, bias, weight, coupling,
-                kappa, with_weight,
-            )  # fmt: skip
-            return value
-
-        parts = list(pool.map(part, range(PARTS)))
-        loss = sum(p[0] for p in parts)
-        g_bias, g_weight, g_coupling, g_kappa = (sum(p[1][k] for p in parts) for k in range(4))
+        found = pairs.total(partial(_loss_of, at=(bias, weight, coupling, kappa), with_weight=with_weight))
+        loss, g_bias, g_weight, g_coupling, g_kappa = (found[name] for name in LOSS)
         g_pairs = (g_coupling + g_coupling.T)[upper] + coupling_penalty * coupling[upper]
         loss += 0.5 * coupling_penalty * float((coupling[upper] ** 2).sum())
         pieces = [g_bias]
@@ -169,10 +162,7 @@ def fit_hidden(
     w = start.weight.T.ravel() if with_weight else np.zeros(0)
     first = np.concatenate([start.bias, w, start.coupling[upper], [start.kappa]])
     limits = Bounds(np.append(np.full(len(first) - 1, -np.inf), 0.0), np.append(np.full(len(first) - 1, np.inf), 1.0))
-    with (
-        ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool,
-        threadpool_limits(1, "blas"),
-    ):  # its vectors are too short to share
+    with threadpool_limits(1, "blas"):  # its vectors are too short to share
         found = minimize(
             objective, first, jac=True, method="L-BFGS-B", bounds=limits,
             callback=lambda _: history.append(-latest[0]),
@@ -181,6 +171,15 @@ def fit_hidden(
     bias, weight, coupling, kappa = unpack(found.x)
     full = np.ascontiguousarray(weight.T) if with_weight else np.zeros((m, n))
     return HiddenFit(bias, full, coupling, kappa, tuple(history), bool(found.status == 0))
+
+
+def _loss_of(block: Arrays, at: tuple[Floats, Floats, Floats, float], with_weight: bool) -> Arrays:
+    """What a block of pairs adds to the loss and its gradient, at (bias, weight, coupling, kappa)."""
+    indptr, indices = block["indptr"].astype(np.int64), block["indices"].astype(np.int64)
+    loss, gradient = _loss(
+        0, len(indptr) - 1, indptr, indices, block["hidden"], block["confirmed"], block["gains"], *at, with_weight
+    )
+    return dict(zip(LOSS, (np.asarray(part) for part in (loss, *gradient)), strict=True))
 
 
 @njit(cache=True, nogil=True)

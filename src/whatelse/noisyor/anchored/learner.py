@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from whatelse.noisyor.anchored.anchor_visits import AnchorVisits, Halves, noisyor_of
+from whatelse.noisyor.anchored.anchor_visits import AnchorBlocks, AnchorVisits, Halves, some_of
 from whatelse.noisyor.anchored.calibrate import calibrated, marginals
 from whatelse.noisyor.anchored.excuses import find_excuses
 from whatelse.noisyor.anchored.halfway import by_condition, by_length
@@ -32,6 +32,7 @@ from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, NoisyOr
 from whatelse.noisyor.rates import Rates
+from whatelse.noisyor.sums import Blocks, as_blocks
 
 PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
 DECIDE_ON = 5_000  # anchors by which it is decided whether to use it, at most
@@ -41,7 +42,6 @@ CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are c
 TELL_ON = 3_000  # and which are compared with what the rates tell of each condition
 EACH = 100  # visits with each anchor that are looked at besides
 Step = Callable[[str, int, int], None]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Anchored:
 
 
 def fit_anchored(
-    X: sp.csr_matrix,
+    X: sp.csr_matrix | Blocks,
     anchor_columns: ArrayLike,
     rates: Rates,
     *,
@@ -73,6 +73,7 @@ def fit_anchored(
 ) -> Anchored:
     """Learn from visits X (N, n), anchors included, and the anchors' noise rates. O(nnz(X) m) a step.
 
+    X        a matrix, or visits in blocks wherever they are: the same sums either way (`sums.py`)
     linear   whether to use linear evidence; None: unless silent cases speak against it
     refused  (m, n) bool: finding j may not excuse the anchor of condition i
     assumed  whether the rates are typical ones, which do not tell one condition from another
@@ -82,65 +83,56 @@ def fit_anchored(
     tell = on_step or (lambda what, done, total: None)
     rng = np.random.default_rng(seed)
     tell("looking for mere mentions", 0, 1)
-    excuse = find_excuses(X, columns, rates.prior, rates.sensitivity, rng, refused)
-    visits = AnchorVisits.of(X, columns, excuse)
-    noisyor, halves = noisyor_of(visits, rates, excuse), Halves.of(visits, rates, excuse, rng)
+    whole = as_blocks(X)
+    excuse = find_excuses(whole, columns, rates.prior, rates.sensitivity, rng, refused)
+    visits = AnchorBlocks.of(whole, columns, excuse)
+    noisyor, halves = visits.noisyor(rates), Halves.of(visits, rates, rng)
 
     tell("learning from hidden anchors", 0, 2)
-    gains = halves.gains(visits.pairs)
-    fit = fit_hidden(visits.pairs, gains, HiddenFit.blank(visits.log_rate, noisyor.n), weight_penalty=None)
+    pairs = halves.pairs(visits)
+    fit = fit_hidden(pairs, HiddenFit.blank(visits.log_rate, noisyor.n), weight_penalty=None)
     silent_gain = np.nan
     if linear is None:
         what = "weighing linear evidence"
         tell(what, 0, 1)
-        some = _some(len(visits.A), int(DECIDE_ON / max(visits.A.sum(1).mean(), 1e-9)) + 1, rng)
+        some = some_of(len(visits), int(DECIDE_ON / max(visits.firing.sum() / len(visits), 1e-9)) + 1, rng)
         silent_gain, error = gain_on_silent_cases(
             visits.rows(some), rates, noisyor, halves.rows(some), fit, rng, lambda done, total: tell(what, done, total)
         )
         linear = silent_gain + CONFIDENCE * error >= 0
     if linear:
-        fit = fit_hidden(visits.pairs, gains, fit, weight_penalty=PENALTY)
+        fit = fit_hidden(pairs, fit, weight_penalty=PENALTY)
+    pairs.release()
     tell("learning from hidden anchors", 1, 2)
-    judges = visits.X[_some(len(visits.A), int(CALIBRATE_ON / rates.prior.sum()) + 1, rng)]
-    rough = _assembled(noisyor, fit, rates, visits, excuse)
+    judges = whole[some_of(len(visits), int(CALIBRATE_ON / rates.prior.sum()) + 1, rng)]
+    rough = _assembled(noisyor, fit, rates, visits)
     model = calibrated(rough, judges[::3], rates, temper=linear, budget=COMPLETE_BY)
-    completed = _completed(visits, model, rng)
-    fit = fit.reweighed(completed, halves.gains(completed))
-    model = calibrated(_assembled(noisyor, fit, rates, visits, excuse), judges, rates, temper=linear)
-    judges = visits.X[_some(len(visits.A), int(TELL_ON / rates.prior.sum()) + 1, rng)]
+    some = visits.with_any_anchor(COMPLETE_ON, rng)
+    completed = _completed(visits.rows(some), model, rng)
+    fit = fit.reweighed(completed, halves.rows(some).gains(completed))
+    model = calibrated(_assembled(noisyor, fit, rates, visits), judges, rates, temper=linear)
+    judges = whole[some_of(len(visits), int(TELL_ON / rates.prior.sum()) + 1, rng)]
     model = by_length(model, judges, rates)
     if not assumed:
-        model = by_condition(model, judges, visits.X[_firing(visits.A, rng)], rates)
+        model = by_condition(model, judges, whole[visits.with_each_anchor(EACH, rng)], rates)
+    visits.blocks.release()
     return Anchored(model, linear, silent_gain, fit.kappa, fit.history, fit.converged)
 
 
-def _assembled(noisyor: NoisyOr, fit: HiddenFit, rates: Rates, visits: AnchorVisits, excuse: Bools) -> JointModel:
+def _assembled(noisyor: NoisyOr, fit: HiddenFit, rates: Rates, visits: AnchorBlocks) -> JointModel:
     """The joint model: the softmax's scores as log odds of the conditions, with anchors back in as findings."""
     weight = np.full(noisyor.n, fit.kappa)
     weight[visits.columns] = 1.0
-    centre = np.asarray(visits.x.mean(0)).ravel()
+    centre = visits.centre
     bias = visits.of_conditions(fit.bias, rates) + fit.weight @ centre
     model = NoisyOr(
         np.clip(expit(bias), 1e-9, 1 - 1e-9), noisyor.fail, noisyor.leak, noisyor.frozen, weight, fit.coupling
     )
-    return JointModel(model, Evidence(fit.weight, centre, excuse, visits.columns, rates.log_odds))
+    return JointModel(model, Evidence(fit.weight, centre, visits.excuse, visits.columns, rates.log_odds))
 
 
 def _completed(visits: AnchorVisits, model: JointModel, rng: np.random.Generator) -> Pairs:
     """Pairs of some visits, whose confirmed conditions are joined by a draw of those that have no anchor."""
-    anchored = np.flatnonzero(visits.A.any(1))
-    some = anchored[_some(len(anchored), COMPLETE_ON, rng)]
-    drawn = rng.random((some.size, visits.A.shape[1])) < marginals(model, visits.X[some], COMPLETE_BY)
-    pairs = visits.pairs.rows(np.isin(visits.pairs.visit, some))
-    return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A[some])[np.searchsorted(some, pairs.visit)])
-
-
-def _firing(A: Bools, rng: np.random.Generator) -> Ints:
-    """Visits in which an anchor fires, EACH of every anchor at most, at random, in order."""
-    rows = [np.flatnonzero(fires) for fires in A.T]
-    return np.unique(np.concatenate([own[_some(own.size, EACH, rng)] for own in rows]))
-
-
-def _some(count: int, most: int, rng: np.random.Generator) -> Ints:
-    """At most so many of 0 … count - 1, at random, in order."""
-    return np.sort(rng.permutation(count)[:most])
+    drawn = rng.random(visits.A.shape) < marginals(model, visits.X, COMPLETE_BY)
+    pairs = visits.pairs
+    return replace(pairs, confirmed=pairs.confirmed | (drawn & ~visits.A)[pairs.visit])

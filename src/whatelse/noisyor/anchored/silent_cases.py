@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from whatelse.noisyor.anchored.anchor_visits import AnchorVisits, Halves, cut
-from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden, noisyor_gains
+from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, blocks_of, fit_hidden, noisyor_gains
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
 
@@ -72,7 +72,7 @@ class _Side:
 
     def fit(self, start: HiddenFit, penalty: float | None) -> HiddenFit:
         """By hidden anchors, in a few steps from what is known already."""
-        return fit_hidden(self.visits.pairs, self.gains, start, weight_penalty=penalty, max_steps=STEPS)
+        return fit_hidden(blocks_of(self.visits.pairs, self.gains), start, weight_penalty=penalty, max_steps=STEPS)
 
     def sure_of(self, fit: HiddenFit) -> tuple[Ints, Ints]:
         """Visits and their likeliest condition with a silent anchor, where it is likely enough."""

@@ -1,0 +1,122 @@
+"""Chunks: some thousand visits as a Collector has them, as one row of a DataFrame.
+
+The notes are read once, in the workers; what follows (joining pairs of words, choosing findings, making rows of them)
+works on the numbers in these rows. A chunk is of one file; where Spark reads files as they are, chunks sorted by file
+and first row are the visits in their order. Rows hold words of the records: they live in Spark's own storage while a
+cohort is built.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from whatelse.cohort.counting import Collector
+from whatelse.cohort.findings import Finder
+from whatelse.cohort.parts import freeze
+from whatelse.errors import WhatelseError
+from whatelse.spark.reading import Stream
+
+VISITS = 2_000  # of a chunk at most
+Place = tuple[str, int]
+"""File and row of a visit."""
+
+SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("rising", pa.bool_()),
+        ("visits", pa.int64()),
+        ("rows", pa.list_(pa.int64())),
+        ("ids", pa.list_(pa.string())),
+        ("other", pa.int64()),
+        ("named", pa.int64()),
+        ("true", pa.binary()),
+        ("known", pa.binary()),
+        ("words", pa.list_(pa.string())),
+        ("facts", pa.list_(pa.string())),
+        ("left", pa.list_(pa.string())),
+        ("word", pa.binary()),
+        ("word_end", pa.binary()),
+        ("fact", pa.binary()),
+        ("fact_end", pa.binary()),
+        ("numbers", pa.list_(pa.struct([("name", pa.string()), ("rows", pa.binary()), ("values", pa.binary())]))),
+        ("measured", pa.list_(pa.struct([("name", pa.string()), ("value", pa.float64()), ("count", pa.int64())]))),
+        ("n_words", pa.int64()),
+        ("floor", pa.int64()),
+        ("texts", pa.list_(pa.struct([("text", pa.string()), ("count", pa.int64())]))),
+        ("pairs", pa.list_(pa.struct([("a", pa.string()), ("b", pa.string()), ("count", pa.int64())]))),
+        ("report", pa.string()),
+        ("problem", pa.string()),
+    ]
+)
+ARRAYS = ["ids", "other", "named", "true", "known", "words", "facts", "left"]
+ARRAYS += ["word", "word_end", "fact", "fact_end", "numbers"]  # what `thaw` needs
+
+
+def collect(
+    stream: Stream, batches: Iterable[pa.RecordBatch], finder: Finder, first_of: Mapping[str, Place]
+) -> Iterator[pa.RecordBatch]:
+    """The chunks of one partition. A row that cannot be used ends it, with the problem in the last chunk.
+
+    first_of   ids that several visits have, and which of these is the first: the others are left out
+    """
+    collector, rows, file = Collector(finder), list[int](), ""
+    problem: str | None = None
+    place: Place = ("", 0)
+    try:
+        for name, row, visit in stream.visits(batches):
+            if rows and (name != file or len(rows) >= VISITS):
+                yield _row(collector, file, rows, stream, None)
+                collector, rows = Collector(finder), []
+            place = file, row = name, row
+            if first_of.get(visit.id, place) != place:
+                stream.report.left_out["duplicate id"] += 1
+                continue
+            collector.add(visit)
+            rows.append(row)
+    except WhatelseError as error:
+        problem = _said(error, place)
+        collector, rows = Collector(finder), []
+    if rows or problem or stream.report.left_out or stream.report.unread:
+        yield _row(collector, file, rows, stream, problem)
+
+
+def _said(error: WhatelseError, place: Place) -> str:
+    """What went wrong and where, as JSON; it quotes no record, for errors do not."""
+    row = getattr(error, "row", None)
+    text = str(error)
+    if row is None:  # an error of the collector counts visits from its own beginning
+        row, text = place[1], f"{place[0]}, row {place[1]}: {text.partition(': ')[2] or text}"
+    file = getattr(error, "file", None)
+    return json.dumps({"file": str(file or place[0]), "row": row, "kind": type(error).__name__, "text": text})
+
+
+def _row(collector: Collector, file: str, rows: list[int], stream: Stream, problem: str | None) -> pa.RecordBatch:
+    part: dict[str, Any] = freeze(collector)
+    measured = [
+        {"name": name, "value": value, "count": count}
+        for name, values in collector.numbers().items()
+        for value, count in sorted(Counter(values.tolist()).items())
+    ]
+    report = {"left_out": dict(stream.report.left_out), "unread": dict(stream.report.unread)}
+    stream.report.left_out.clear()
+    stream.report.unread.clear()
+    part |= {
+        "file": file,
+        "first": rows[0] if rows else 0,
+        "last": rows[-1] if rows else 0,
+        "rising": all(a < b for a, b in pairwise(rows)),
+        "visits": len(rows),
+        "rows": rows,
+        "measured": measured,
+        "report": json.dumps(report),
+        "problem": problem,
+    }
+    return pa.record_batch([pa.array([part[name]], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)

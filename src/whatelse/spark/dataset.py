@@ -1,0 +1,187 @@
+"""SparkCohort: a cohort as a Parquet dataset, `visits.parquet`, beside its `cohort.json`.
+
+Its columns are those of a local cohort and `row`, the number of each visit; `whatelse.cohort.Cohort.open` opens it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from whatelse.cohort import Cohort, Vocabulary
+from whatelse.cohort.cohort import DATASET, columns_of, read_header, write_header
+from whatelse.cohort.tally import Tally
+from whatelse.errors import CohortError
+from whatelse.files import write_folder
+from whatelse.noisyor.anchored.anchor_visits import some_of
+from whatelse.noisyor.sums import Arrays, fires
+from whatelse.spark.blocks import SparkBlocks
+from whatelse.spark.mapping import mapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = ("row", "id", "findings", "conditions", "unknown")
+PARQUET = "row bigint, id string, findings array<int>, conditions array<int>, unknown array<int>"
+MOST_LABELLED = 100_000  # labelled visits that are learned from, at most: they come to the driver
+MOST_ROWS = 500_000  # visits that come to the driver at once, at most
+
+
+@dataclass(frozen=True, eq=False)
+class SparkCohort:
+    """N visits in a dataset; vocabulary and `about` as in a local cohort. Visits stay where they are."""
+
+    df: DataFrame
+    vocabulary: Vocabulary
+    visits: int
+    folder: Path
+    about: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | Path, spark: SparkSession) -> SparkCohort:
+        """A cohort that Spark built. One that the local engine built is opened as a dataset once it is saved as one."""
+        place = Path(folder).absolute()
+        header = read_header(place)
+        if header["version"] != DATASET:
+            raise CohortError(
+                f"{place} was built by the local engine: fit it without --engine spark, or build it with it"
+            )
+        df = spark.read.schema(PARQUET).parquet((place / "visits.parquet").as_uri())
+        vocabulary = Vocabulary.from_json(header["vocabulary"])
+        return cls(df, vocabulary, int(header["visits"]), place, header.get("about", {}))
+
+    def __len__(self) -> int:
+        return self.visits
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The m conditions' names."""
+        return self.vocabulary.conditions
+
+    @property
+    def anchor_columns(self) -> NDArray[np.intp]:
+        """(m,) which findings are the anchors."""
+        return self.vocabulary.anchor_columns
+
+    @cached_property
+    def X(self) -> SparkBlocks:
+        """The visits in blocks, which learners sum over. Spark keeps them until `release`."""
+        return SparkBlocks.of(self)
+
+    def release(self) -> None:
+        """Blocks are no longer needed."""
+        if "X" in self.__dict__:
+            self.X.release()
+            del self.__dict__["X"]
+
+    Y = None  # labels stay where the visits are
+
+    @cached_property
+    def _tally(self) -> Tally:
+        columns, n = self.anchor_columns.astype(np.int64), len(self.vocabulary.names)
+
+        def of(block: Arrays) -> Arrays:
+            tally = Tally.of(fires(block, columns, n), block["Y"], block["known"])
+            return {name: np.asarray(value) for name, value in vars(tally).items()}
+
+        found = self.X.total(of)
+        counts = (found[name] for name in ("fires", "known", "true", "both", "fires_known"))
+        return Tally(int(found["visits"]), int(found["whole"]), *counts)
+
+    def tally(self) -> Tally:
+        """How anchors and labels go together."""
+        return self._tally
+
+    @property
+    def fully_labelled(self) -> bool:
+        """Whether every condition of every visit is known."""
+        return self._tally.whole == len(self)
+
+    def labelled_part(self) -> tuple[NDArray[np.intp], Cohort]:
+        """The numbers of the visits of which something is known, and these visits; MOST_LABELLED at most, at random."""
+        rows = np.sort(self.df.where("conditions is not null").select("row").toArrow().column("row").to_numpy())
+        if rows.size > MOST_LABELLED:
+            rows = rows[some_of(rows.size, MOST_LABELLED, np.random.default_rng(0))]
+        return rows.astype(np.intp), self.rows(rows)
+
+    def rows(self, which: ArrayLike) -> Cohort:
+        """Some of the visits, by number, rising, as a local cohort on the driver."""
+        numbers = np.asarray(which, dtype=np.int64)
+        if numbers.size > MOST_ROWS:
+            raise CohortError(f"{numbers.size:,} visits do not come to the driver; at most {MOST_ROWS:,} do")
+        table = self.table(pa.array(numbers))
+        return Cohort.from_columns(table, self.vocabulary, self.about, self.folder)
+
+    def table(self, numbers: pa.Array) -> pa.Table:
+        """The rows of these numbers as Arrow columns, in order of number."""
+        from pyspark.sql import functions as F
+
+        wanted = F.broadcast(self.df.sparkSession.createDataFrame(pa.table({"row": numbers})))
+        table = self.df.join(wanted, "row", "left_semi").select(*COLUMNS).toArrow()
+        return table.take(pa.array(np.argsort(table.column("row").to_numpy(), kind="stable")))
+
+
+def dataset_rows(
+    ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: NDArray[np.bool_], known: NDArray[np.bool_], at: int
+) -> pa.RecordBatch:
+    """Visits as rows of the dataset, numbered from `at`."""
+    columns = columns_of(ids, indptr, indices, Y, known)
+    numbers = pa.array(np.arange(at, at + len(ids)), pa.int64())
+    return pa.record_batch([numbers, *columns.columns], names=COLUMNS)
+
+
+def save(
+    rows: DataFrame,
+    vocabulary: Vocabulary,
+    count: int,
+    out: Path,
+    about: Mapping[str, Any],
+    *,
+    order: tuple[str, ...] | None,
+) -> SparkCohort:
+    """Write rows and header; the folder appears whole or not at all.
+
+    order   the columns by which rows are put in order and numbered; None: they have their numbers
+    """
+    if out.exists() and not (out / "cohort.json").is_file() and (out.is_file() or any(out.iterdir())):
+        raise CohortError(f"{out} exists and is not a cohort: choose another place, or remove it first")
+    kept = None if order is None else rows.orderBy(*order).select(*COLUMNS).persist()
+    final = rows.select(*COLUMNS) if kept is None else _numbered(kept)
+
+    def fill(folder: Path) -> None:
+        final.write.parquet((folder / "visits.parquet").absolute().as_uri())
+        write_header(folder, DATASET, count, vocabulary, about)
+
+    write_folder(out, fill)
+    if kept is not None:
+        kept.unpersist()
+    return SparkCohort.open(out, rows.sparkSession)
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Rows that are in order, with their numbers."""
+    from pyspark import TaskContext
+    from pyspark.sql import functions as F
+
+    sizes = {r.p: r.n for r in rows.groupBy(F.spark_partition_id().alias("p")).agg(F.count("*").alias("n")).collect()}
+    starts, at = dict[int, int](), 0
+    for partition in sorted(sizes):
+        starts[partition] = at
+        at += sizes[partition]
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        number = starts.get(context.partitionId() if context else 0, 0)
+        for batch in batches:
+            row = pa.array(np.arange(number, number + batch.num_rows), pa.int64())
+            yield pa.record_batch([row, *batch.columns[1:]], names=batch.schema.names)
+            number += batch.num_rows
+
+    return mapped(rows, work, PARQUET)

@@ -1,0 +1,58 @@
+"""fit on Spark: the learners of `learning/`, which sum over blocks of visits that lie in Spark (`blocks.py`).
+
+What a learner looks at one by one are samples of bounded size (docs/scale.md): those come to the driver, as numbers of
+findings. Everything else stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from typing import Any, cast
+
+import pyarrow as pa
+
+from whatelse.anchors import NoiseRates
+from whatelse.cohort import Cohort
+from whatelse.errors import ModelError
+from whatelse.learning.learners import DEFAULT, Progress
+from whatelse.spark.dataset import SparkCohort
+from whatelse.spark.mapping import mapped
+from whatelse.tagger import Tagger
+from whatelse.teaching.doubts import SKETCH, hashed
+
+LEARNERS = (DEFAULT, "moments", "naive", "oracle")
+
+
+def fit(
+    cohort: SparkCohort,
+    learner: str = DEFAULT,
+    *,
+    rates: NoiseRates | None = None,
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Tagger:
+    """A Tagger that learned from a cohort in Spark, as `Tagger.fit` does from a local one."""
+    if learner not in LEARNERS:
+        raise ModelError(f"learner {learner!r} runs on one machine; on Spark there are {', '.join(LEARNERS)}")
+    tagger = Tagger(learner, settings=settings, seed=seed)
+    try:
+        tagger.fit(cast(Cohort, cohort), rates=rates, progress=progress)
+    finally:
+        cohort.release()
+    tagger.notes_["learned_from"] = sketch(cohort)
+    return tagger
+
+
+def sketch(cohort: SparkCohort) -> list[str]:
+    """`teaching.doubts.sketch` of visits in Spark: a few of their smallest hashes, by which to know them again."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        least: list[str] = []
+        for batch in batches:
+            least = nsmallest(SKETCH, {*least, *map(hashed, batch.column(0).to_pylist())})
+        yield pa.record_batch([pa.array(least, pa.string())], names=["hash"])
+
+    rows = mapped(cohort.df.select("id"), work, "hash string").collect()
+    return nsmallest(SKETCH, {row.hash for row in rows})

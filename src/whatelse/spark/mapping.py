@@ -1,0 +1,36 @@
+"""mapped: a function over Arrow batches in Spark's Python workers; what fails there says where, and quotes nothing."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from whatelse.errors import WhatelseError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def mapped(df: DataFrame, work: Callable[[Batches], Iterator[pa.RecordBatch]], schema: Any) -> DataFrame:
+    """`df.mapInArrow`, with errors that Spark may log: messages of libraries may quote a value, and are left out."""
+
+    def guarded(batches: Batches) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from work(batches)
+        except (WhatelseError, GeneratorExit):
+            raise
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            raise WhatelseError(f"a worker failed: {type(error).__name__} in {place}") from None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # about pandas, which has no part in this
+        return df.mapInArrow(guarded, schema)

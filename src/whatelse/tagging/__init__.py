@@ -1,0 +1,1 @@
+"""Many visits to their tags: batch by batch, in processes, into a file."""
