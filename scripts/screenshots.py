@@ -1,7 +1,7 @@
 """Take the screenshots of the README: `python scripts/screenshots.py`, into docs/img/.
 
 A department is simulated and a model learned from it, or `--demo FOLDER` uses what `make demo` left there. The visit
-shown has both a fall and an intracranial hemorrhage: the one where confirming the first lifts the second most.
+shown has both of the conditions named below: the one where confirming the first lifts the second most.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from whatelse.store import Store
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
-CONFIRMED, RISING = "fall", "intracranial hemorrhage"
+CONFIRMED, RISING = "pneumonia", "severe sepsis"
 IMAGES = Path(__file__).parents[1] / "docs" / "img"
 
 

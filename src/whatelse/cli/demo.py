@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
 SEED = 1
+LABELLED = 1_000  # visits that a department would have looked through
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +38,7 @@ def demo(
     ),
     visits: int = typer.Option(20_000, "--visits", min=500, help="Visits to learn from; two fifths as many to test."),
 ) -> None:
-    """Simulate a department, learn from its anchors, compare with the paper's baselines, and ask: what else?
+    """Simulate a department, learn from its anchors and few labels, compare with the paper's baselines, ask: what else?
 
     What an earlier run has finished is used again.
     """
@@ -46,7 +47,7 @@ def demo(
     run.step("simulate an emergency department that never existed", run.simulate)
     run.step("make cohorts: findings and anchors of every visit", run.build)
     run.step("learn every model that needs no labels, and an oracle that has them", run.compare)
-    run.step("learn the model to use", run.fit)
+    run.step(f"learn the model to use, from anchors and {LABELLED:,} labelled visits", run.fit)
     print_results(json.loads(run.results.read_text("utf-8")))
     run.step("ask what else, for three visits", run.ask, always=True)
     typer.echo(f"\ndone in {time.perf_counter() - began:.0f} s. The report is {run.report / 'index.html'}")
@@ -145,7 +146,7 @@ class _Run:
         from whatelse.tagger import Tagger
 
         with progress_bar() as told:
-            tagger = Tagger(learning.DEFAULT).fit(self._cohort("train"), progress=told)
+            tagger = Tagger(learning.DEFAULT).fit(_few_labels(self._cohort("train")), progress=told)
         tagger.save(self.model)
         typer.echo(f"   {len(tagger.conditions_)} conditions in {self.model}")
 
@@ -170,6 +171,18 @@ class _Run:
         from whatelse.cohort import Cohort
 
         return Cohort.open(self.out / name)
+
+
+def _few_labels(cohort: Cohort) -> Cohort:
+    """The cohort with the labels of LABELLED visits at random, and no other."""
+    import numpy as np
+
+    from whatelse.cohort import Cohort
+
+    assert cohort.Y is not None
+    known = np.zeros(cohort.Y.shape, bool)
+    known[np.random.default_rng(SEED).permutation(len(cohort))[:LABELLED]] = True
+    return Cohort(cohort.X, cohort.vocabulary, cohort.ids, cohort.Y & known, known, cohort.about)
 
 
 def _show(tagger: Tagger, visit: Any, example: Example) -> None:

@@ -5,6 +5,7 @@ They are looked for among visits whose truth is known, so they are illustrations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,26 +29,35 @@ class Example:
     true: bool
 
 
+COMPANIONS = (
+    ("fall", "intracranial hemorrhage"),
+    ("pneumonia", "severe sepsis"),
+    ("uti", "severe sepsis"),
+    ("alcohol", "fall"),
+    ("kidney stone", "hematuria"),
+    ("fall", "back pain"),
+    ("alcohol", "suicidal ideation"),
+)
+"""What a clinician thinks of next: confirmed, and what to look for then."""
+
+
 def find_examples(
-    tagger: Tagger, cohort: Cohort, wanted: tuple[str, str] = ("fall", "intracranial hemorrhage"), most: int = 600
+    tagger: Tagger, cohort: Cohort, wanted: Sequence[tuple[str, str]] = COMPANIONS, most: int = 1500
 ) -> list[Example]:
     """Up to three visits, all different:
 
-    1. confirming wanted[0], which is true, lifts wanted[1], if possible in a visit that has it too
-    2. the largest lift of a true condition by another
+    1. confirming a tag lifts its companion (one of `wanted`), in a visit that has both
+    2. the same for another pair or, where there is none, the largest lift of a true condition by another
     3. the largest fall of a condition that the visit does not have: it is explained away
 
     Where a model cannot do one of these (with independent priors, confirming can only lift by taking away a rival),
-    the next largest of the others stands in. The first is looked for in `most` visits that have wanted[0], the others
-    in `most` with two or more true conditions. Costs one posterior for each true condition of these visits.
+    the next largest of the others stands in. Looked for in `most` visits with two or more true conditions. Costs one
+    posterior for each true condition of these visits.
     """
     if cohort.Y is None:
         raise CohortError("examples are chosen by the truth, and this cohort has no labels")
     names = list(cohort.conditions)
-    several = np.flatnonzero(cohort.Y.sum(1) >= 2)[:most]
-    known = set(wanted) <= set(names)
-    having = np.flatnonzero(cohort.Y[:, names.index(wanted[0])])[:most] if known else several[:0]
-    rows = np.union1d(several, having)
+    rows = np.flatnonzero(cohort.Y.sum(1) >= 2)[:most]
     which, given = np.nonzero(cohort.Y[rows])  # one question for each true condition of each visit
     confirmed = np.zeros((len(which), len(names)), bool)
     confirmed[np.arange(len(which)), given] = True
@@ -57,16 +67,17 @@ def find_examples(
 
     lift = np.where(confirmed, 0.0, after - before)
     truth, ids = cohort.Y[rows][which], cohort.ids[rows][which]
-    pair = np.zeros_like(confirmed)
-    if known:
-        pair[given == names.index(wanted[0]), names.index(wanted[1])] = True
+    pair = np.zeros((len(names), len(names)), bool)
+    for first, then in wanted:
+        if first in names and then in names:
+            pair[names.index(first), names.index(then)] = True
     found: list[Example] = []
     lifted, fallen = np.where(truth, lift, 0.0), np.where(truth, 0.0, -lift)
-    asked = np.where(pair & truth, lift, 0.0)
-    if asked.max(initial=0.0) < LEAST:
-        asked = np.where(pair, lift, 0.0)
-    for choose in (asked, lifted, fallen, lifted, fallen):
-        fresh = choose * ~np.isin(ids, [example.visit for example in found])[:, None]
+    asked = np.where(pair[given], lifted, 0.0)
+    for choose in (asked, asked, fallen, lifted, fallen, lifted):
+        seen = np.isin(ids, [example.visit for example in found])
+        again = np.isin([names[g] for g in given], [example.confirmed for example in found])
+        fresh = choose * ~(seen | again)[:, None]
         if len(found) < 3 and fresh.size and fresh.max() >= LEAST:
             k, i = np.unravel_index(np.argmax(fresh), fresh.shape)
             moved = float(before[k, i]), float(after[k, i])

@@ -9,7 +9,8 @@ Both are wrong, in opposite ways, and neither has seen a label.
 - **Conditions.** Hidden anchors tell how conditions rank beside others, the rates how many there are of each. Each
   condition's log odds are moved halfway to the shift with which as many cases are expected as its rates say where its
   anchor is silent. Where the anchor fires they say how many of them are cases, and nothing speaks against believing it:
-  what a firing anchor adds to the log odds is set so that this many are expected.
+  what a firing anchor adds to the log odds is set so that this many are expected. It never speaks against its own
+  condition: where findings alone expect more, it says nothing.
 
 The rates' counts are taken over the same visits as the model's, so that chance cancels.
 """
@@ -84,7 +85,8 @@ def by_condition(model: JointModel, X: sp.csr_matrix, firing_visits: sp.csr_matr
             more = [_shift(own[q, i], q.sum() * silent[i]) for i, q in enumerate((~fires & at_random[:, None]).T)]
             own, shift = own + more, shift + more
         for i, loud in enumerate(fires.T):
-            anchor[i] += _anchor(own[loud, i], believed[loud, i], loud.sum() * firing[i], anchor[i])
+            least = -model.evidence.anchor_log_odds[1, i] - anchor[i]
+            anchor[i] += _anchor(own[loud, i], believed[loud, i], loud.sum() * firing[i], anchor[i], least)
         if step == ROUNDS - 1:
             shift *= HALFWAY  # what the anchors tell is then set once more
     return _moved(model, shift, anchor)
@@ -94,9 +96,12 @@ def _shift(own: Floats, wanted: float) -> float:
     return root(lambda c: float(expit(own + c).sum()) - wanted, -WIDE, WIDE)
 
 
-def _anchor(own: Floats, believed: Bools, wanted: float, before: float) -> float:
-    """What to add to `before`, which a firing anchor adds already; an excused anchor adds nothing."""
-    return root(lambda d: float(expit(own + d * believed).sum()) - wanted + STEADY * (before + d), -WIDE, WIDE)
+def _anchor(own: Floats, believed: Bools, wanted: float, before: float, least: float) -> float:
+    """What to add to `before`, which a firing anchor adds already: not less than `least`, with which it tells nothing.
+
+    An excused anchor adds nothing.
+    """
+    return root(lambda d: float(expit(own + d * believed).sum()) - wanted + STEADY * (before + d), least, WIDE)
 
 
 def _fires(model: JointModel, X: sp.csr_matrix) -> Bools:
