@@ -138,6 +138,22 @@ def test_halfway_to_the_rates_condition_by_condition(once: Any) -> None:
     np.testing.assert_allclose((after - before)[:4], (right - before)[:4] / 2, atol=0.3)
 
 
+def test_company_goes_halfway_to_the_pairs_of_anchors(once: Any) -> None:
+    """Couplings all a level too low, which telling hidden anchors apart cannot show: pairs of anchors do."""
+    X, Y, noise, fit = once
+    low = replace(
+        fit.model, noisyor=replace(fit.model.noisyor, coupling=fit.model.noisyor.coupling - 0.5 * (1 - np.eye(M)))
+    )
+    visits, A = X[:LEARN], X[:LEARN, ANCHORS].toarray() > 0
+    raised = halfway.by_pairs(low, visits[:1500], A, Rates(*noise))
+    level = (raised.noisyor.coupling - low.noisyor.coupling)[~np.eye(M, dtype=bool)]
+    np.testing.assert_allclose(level, level[0])
+    assert 0.05 < level[0] <= halfway.HIGHEST
+    before, after = (halfway._pairs(model, visits[:1500]) for model in (low, raised))
+    truth = (Y[:1500].sum(1) * (Y[:1500].sum(1) - 1)).sum() / 2
+    assert abs(np.log(after / truth)) < abs(np.log(before / truth))
+
+
 def test_length_goes_halfway_to_the_rates() -> None:
     """Short notes lose four findings in five at random, and anchors with them: the model thinks their patients well."""
     rng = np.random.default_rng(5)

@@ -1,7 +1,11 @@
-"""Between the model and the noise rates, halfway: by how much was written, and condition by condition. No labels.
+"""Between the model and the noise rates, halfway: in company, by length of record, by condition. No labels.
 
 Both are wrong, in opposite ways, and neither has seen a label.
 
+- **Company.** Couplings are learned by telling which condition was hidden, which cannot show their level: the model
+  expects too few conditions together. Pairs of anchors go together by more than their conditions do, since who writes
+  much mentions much. One number, added to all couplings, brings the expected pairs halfway, in log, from the one to the
+  other: the rates' priors times the lifts of the anchors' pairs.
 - **Length.** To the model every word that a short record lacks speaks against every condition: it expects too few of
   them there, and too many in long records. The noise rates take an anchor's silence in three words for as telling as in
   a page: too many in short records, too few in long ones. One number, log odds per log of how much was written (the
@@ -27,6 +31,7 @@ from whatelse.noisyor.anchored.calibrate import marginals, root
 from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.rates import Rates
 
 HALFWAY = 0.5
@@ -35,8 +40,40 @@ WIDE = 12.0  # where shifts are looked for: between -+WIDE
 STEEP = 3.0  # and log odds per log of length
 STEADY = 0.75  # cases that one unit of an anchor's log odds must explain: a few visits with it move it little
 BUDGET = 1_000  # states of a visit: sums over visits come out 2% low where each has several conditions, else exact
+SHRUNK = 5.0  # pairs of anchors by which a lift is held back
+UNLIKELY = 0.02  # conditions of a visit whose company is not looked at
+HIGHEST = 0.6  # level of the couplings at most: many couplings above zero would make all conditions the likeliest
 SURE = 1e-9
 LARGEST = 15.0  # log odds that a prior holds without losing digits
+
+
+def by_pairs(model: JointModel, X: sp.csr_matrix, A: Bools, rates: Rates) -> JointModel:
+    """The model with as many pairs of conditions in visits X as halfway to what pairs of anchors A (N, m) tell."""
+    frequency, apart = A.mean(0), np.triu(np.ones((model.m, model.m), bool), 1)
+    by_chance = np.outer(frequency, frequency) * len(A)
+    lift = (A.T.astype(float) @ A + SHRUNK) / (by_chance + SHRUNK)
+    told = float((np.outer(rates.prior, rates.prior) * lift)[apart].sum()) * X.shape[0]
+    wanted, level = 0.0, 0.0
+    for _ in range(ROUNDS):
+        moved = replace(model, noisyor=replace(model.noisyor, coupling=model.noisyor.coupling + level * _off(model.m)))
+        own = _pairs(moved, X)
+        wanted = wanted or own ** (1 - HALFWAY) * told**HALFWAY
+        level = float(np.clip(level + np.log(wanted / own), -HIGHEST, HIGHEST)) if own > 0 and told > 0 else 0.0
+    return replace(model, noisyor=replace(model.noisyor, coupling=model.noisyor.coupling + level * _off(model.m)))
+
+
+def _pairs(model: JointModel, X: sp.csr_matrix) -> float:
+    """Expected pairs of conditions in visits X: half the sum over conditions of P(i | x) E[others | x, i]."""
+    single = marginals(model, X, BUDGET)
+    visit, condition = np.nonzero(single > UNLIKELY)
+    confirmed = np.zeros((visit.size, model.m), bool)
+    confirmed[np.arange(visit.size), condition] = True
+    found = posterior(model, X[visit], confirmed=confirmed, tolerance=1e-2, budget=BUDGET, top=0)
+    return float((single[visit, condition] * (found.marginals.sum(1) - 1)).sum()) / 2
+
+
+def _off(m: int) -> Floats:
+    return np.ones((m, m)) - np.eye(m)
 
 
 def by_length(model: JointModel, X: sp.csr_matrix, rates: Rates) -> JointModel:

@@ -25,7 +25,7 @@ from scipy.special import expit
 from whatelse.noisyor.anchored.anchor_visits import AnchorBlocks, AnchorVisits, Halves, some_of
 from whatelse.noisyor.anchored.calibrate import calibrated, marginals
 from whatelse.noisyor.anchored.excuses import find_excuses
-from whatelse.noisyor.anchored.halfway import by_condition, by_length
+from whatelse.noisyor.anchored.halfway import by_condition, by_length, by_pairs
 from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden
 from whatelse.noisyor.anchored.silent_cases import gain_on_silent_cases
 from whatelse.noisyor.evidence import Evidence
@@ -40,6 +40,7 @@ CONFIDENCE = 2.0  # standard errors by which it must hinder not to be used
 COMPLETE_ON, COMPLETE_BY = 2_000, 1_000  # visits whose conditions are drawn, and states to draw from, at most
 CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are counted
 TELL_ON = 3_000  # and which are compared with what the rates tell of each condition
+COMPANY_ON = 1_500  # visits whose pairs of conditions are counted
 EACH = 100  # visits with each anchor that are looked at besides
 Step = Callable[[str, int, int], None]
 
@@ -112,6 +113,8 @@ def fit_anchored(
     fit = fit.reweighed(completed, halves.rows(some).gains(completed))
     model = calibrated(_assembled(noisyor, fit, rates, visits), judges, rates, temper=linear)
     judges = whole[some_of(len(visits), int(TELL_ON / rates.prior.sum()) + 1, rng)]
+    if not assumed:
+        model = by_pairs(model, judges[:COMPANY_ON], judges[:, columns].toarray() > 0, rates)
     model = by_length(model, judges, rates)
     if not assumed:
         model = by_condition(model, judges, whole[visits.with_each_anchor(EACH, rng)], rates)
