@@ -138,11 +138,11 @@ def write_table(path: Path, visits: list[Visit]) -> None:
     """As a hospital exports it: no truth."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         rows = csv.writer(stream)
-        rows.writerow(["id", "age", "sex", "chief_complaint", "triage_note", "dispensed", "time"])
+        rows.writerow(["id", "age", "sex", "chief_complaint", "triage_note", "md_comments", "dispensed", "time"])
         for v in visits:
             drugs = "|".join(code.name or code.code for code in v.dispensed or ())
             time = v.time.isoformat() if v.time else ""
-            rows.writerow([v.id, v.age, v.sex, v.chief_complaint, v.triage_note, drugs, time])
+            rows.writerow([v.id, v.age, v.sex, v.chief_complaint, v.triage_note, v.md_comments, drugs, time])
 
 
 def read_charts(folder: Path) -> None:
