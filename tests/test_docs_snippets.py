@@ -169,7 +169,7 @@ ENDS = {("docs/teaching.md", "# nightly"): (0, 1)}  # 1: the old model goes on s
 # ---- the pages
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.language in ("sh", "python") for b in blocks(page))])
 def test_a_page_runs_as_it_stands(page: str, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
