@@ -20,7 +20,7 @@ nitpicky = False
 myst_heading_anchors = 3
 nb_execution_mode = "force"  # what a page shows is what the code gives
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # the first run on a machine compiles the kernels
 nb_execution_in_temp = True
 nb_merge_streams = True
 

@@ -18,7 +18,7 @@ def run(path: Path) -> nbformat.NotebookNode:
     """The notebook with its outputs, run in an empty folder; an error in a cell is an error here."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, timeout=120, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when it ran
     return notebook

@@ -39,6 +39,7 @@ CHECKOUT = "is about the checkout itself, and installs into it"
 HOURS = "takes hours, or the public data sets; what it gave is in the tables beside it"
 LOAD = "takes minutes and both cores; tests/test_soak.py and tests/test_server.py run the same in small"
 SERVERS = "needs a hospital's servers; tests/test_fhir_server.py and tests/test_omop.py have servers of their own"
+CLUSTER = "needs a Spark cluster; tests/test_spark.py runs one on this machine"
 CANNOT = {
     ("README.md", "make demo"): CHECKOUT,
     ("CONTRIBUTING.md", "make test"): CHECKOUT,
@@ -49,6 +50,8 @@ CANNOT = {
     ("docs/results.md", "D=../shared"): HOURS,
     ("docs/results.md", "whatelse simulate --visits 60000"): HOURS,
     ("docs/results.md", "whatelse simulate --visits 11000"): HOURS,
+    ("docs/scale.md", "pip install"): CLUSTER,
+    ("docs/scale.md", "from whatelse import spark"): CLUSTER,
     ("docs/serving.md", "python -m benchmarks.load"): LOAD,
     ("docs/soak.md", "python -m benchmarks.soak"): LOAD,
 }
@@ -60,8 +63,10 @@ NEEDS = {
     "docs/model-file.md": ("model.safetensors", "cohort"),
     "docs/noise-rates.md": ("cohort",),
     "docs/records.md": ("visits.csv",),
+    "docs/scale.md": ("model", "visits.csv"),
     "docs/serving.md": ("department.model", "visits.jsonl"),
     "docs/teaching.md": ("visits.csv", "lastmonth.csv", "today.csv", "whatelse.db"),
+    "docs/workbench.md": ("visits.jsonl.gz", "new.jsonl.gz", "mine.yaml"),
 }
 DATABASE = ("docs/teaching.md",)  # pages that name it by $WHATELSE_DATABASE
 
@@ -97,6 +102,10 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bare = build_cohort([replace(visit, truth=None, billing=None) for visit in visits], max_terms=200)
     bare.save(here / "cohort")
     write_visits(iter(visits[:60]), here / "visits.jsonl")
+    for name in ("visits.jsonl.gz", "new.jsonl.gz"):
+        write_visits((replace(visit, truth=None) for visit in visits), here / name)
+    mine = [{"name": "headache", "anchors": {"notes": ["headache"]}}, {"name": "fall", "anchors": {"notes": ["fell"]}}]
+    (here / "mine.yaml").write_text(yaml.safe_dump({"conditions": mine}), encoding="utf-8")
     tagger = Tagger("naive").fit(build_cohort(visits, max_terms=300))
     for name in ("model", "model.safetensors", "department.model"):
         tagger.save(here / name)
@@ -138,11 +147,11 @@ def write_table(path: Path, visits: list[Visit]) -> None:
     """As a hospital exports it: no truth."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         rows = csv.writer(stream)
-        rows.writerow(["id", "age", "sex", "chief_complaint", "triage_note", "dispensed", "time"])
+        rows.writerow(["id", "age", "sex", "chief_complaint", "triage_note", "md_comments", "dispensed", "time"])
         for v in visits:
             drugs = "|".join(code.name or code.code for code in v.dispensed or ())
             time = v.time.isoformat() if v.time else ""
-            rows.writerow([v.id, v.age, v.sex, v.chief_complaint, v.triage_note, drugs, time])
+            rows.writerow([v.id, v.age, v.sex, v.chief_complaint, v.triage_note, v.md_comments, drugs, time])
 
 
 def read_charts(folder: Path) -> None:
@@ -169,7 +178,7 @@ ENDS = {("docs/teaching.md", "# nightly"): (0, 1)}  # 1: the old model goes on s
 # ---- the pages
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.language in ("sh", "python") for b in blocks(page))])
 def test_a_page_runs_as_it_stands(page: str, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
