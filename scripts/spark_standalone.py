@@ -39,7 +39,7 @@ def start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     """One of Spark's daemons, in the foreground of a process of its own; its output goes to a file."""
     environment = os.environ | {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
-    log = (folder / f"{name}-{'-'.join(arguments)[-6:].replace('/', '_')}.log").open("wb")
+    log = (folder / f"{len(list(folder.glob('*.log')))}-{name}.log").open("wb")
     return subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
 
 

@@ -62,7 +62,7 @@ def tree(values: Iterable[T], merge: Callable[[T, T], T]) -> T:
 class Blocks(ABC):
     """Visits in blocks, each a dict of arrays. Those of visits have
 
-    first             ()  number of the block's first visit
+    number, first     ()  the block's own number, and that of its first visit
     indptr, indices   its findings, as in CSR
     """
 
@@ -96,10 +96,11 @@ class LocalBlocks(Blocks):
     def of(cls, X: sp.csr_matrix, **rows: NDArray[Any]) -> LocalBlocks:
         """Of a matrix (N, n) of 0/1 without stored zeros, and of arrays that have a row a visit."""
         blocks = []
-        for first in range(0, max(X.shape[0], 1), BLOCK):
+        for number, first in enumerate(range(0, max(X.shape[0], 1), BLOCK)):
             end = min(first + BLOCK, X.shape[0])
             low, high = X.indptr[first], X.indptr[end]
             own: Arrays = {
+                "number": np.array(number),
                 "first": np.array(first),
                 "indptr": (X.indptr[first : end + 1] - low).astype(np.int64),
                 "indices": X.indices[low:high],

@@ -53,12 +53,12 @@ class SparkBlocks(Blocks):
         runs = -(-count // width)
         rows = cohort.df.selectExpr("row", "findings", "conditions", "unknown", f"row div {BLOCK * width} as run")
         parted: Any = rows.repartitionById(runs, rows.run.cast("int"))
-        given = spark.sparkContext.broadcast((m, width))
+        given = spark.sparkContext.broadcast((m, width, BLOCK))
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            m, width = given.value
-            for block, table in _blocks(batches):
-                yield _row(block // width, block, _arrays(table, block, m))
+            m, width, size = given.value
+            for block, table in _blocks(batches, size):
+                yield _row(block // width, block, _arrays(table, block, block * size, m))
 
         made = mapped(parted.sortWithinPartitions("row"), work, SCHEMA)
         with rows_at_once(spark, ROWS):
@@ -145,25 +145,25 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, Arr
             yield batch.column(0)[k].as_py(), batch.column(1)[k].as_py(), arrays
 
 
-def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """(block, its rows) of rows that are in the order of their numbers."""
+def _blocks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[int, pa.Table]]:
+    """(block, its rows, `size` at most) of rows that are in the order of their numbers."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        numbers = batch.column("row").to_numpy() // BLOCK
+        numbers = batch.column("row").to_numpy() // size
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, end in pairwise(cuts):
             if end == start:
                 continue
-            if waiting and waiting[-1].column("row")[0].as_py() // BLOCK != numbers[start]:
-                yield waiting[0].column("row")[0].as_py() // BLOCK, pa.Table.from_batches(waiting)
+            if waiting and waiting[-1].column("row")[0].as_py() // size != numbers[start]:
+                yield waiting[0].column("row")[0].as_py() // size, pa.Table.from_batches(waiting)
                 waiting = []
             waiting.append(batch.slice(start, end - start))
     if waiting:
-        yield waiting[0].column("row")[0].as_py() // BLOCK, pa.Table.from_batches(waiting)
+        yield waiting[0].column("row")[0].as_py() // size, pa.Table.from_batches(waiting)
 
 
-def _arrays(table: pa.Table, block: int, m: int) -> Arrays:
+def _arrays(table: pa.Table, number: int, first: int, m: int) -> Arrays:
     """The arrays of one block of visits."""
     indptr, indices, Y, known = label_arrays(table, m, "the cohort's dataset")
-    own: Arrays = {"first": np.array(block * BLOCK), "indptr": indptr.astype(np.int64), "indices": indices}
-    return own | {"Y": Y, "known": known}
+    own: Arrays = {"number": np.array(number), "first": np.array(first)}
+    return own | {"indptr": indptr.astype(np.int64), "indices": indices, "Y": Y, "known": known}

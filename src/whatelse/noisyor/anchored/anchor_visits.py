@@ -19,7 +19,7 @@ from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.mle import count_states, edit_anchors, model_of_counts
 from whatelse.noisyor.params import Bools, Floats, NoisyOr
 from whatelse.noisyor.rates import Rates
-from whatelse.noisyor.sums import BLOCK, Arrays, Blocks, Draws, fires, joined, matrix
+from whatelse.noisyor.sums import Arrays, Blocks, Draws, fires, joined, matrix
 
 Ints = NDArray[np.int64]
 HALF = 0.5
@@ -86,7 +86,8 @@ class AnchorBlocks:
             ordinary = np.isin(block["indices"], columns, invert=True)
             ends = np.concatenate([[0], np.cumsum(ordinary)])[block["indptr"]].astype(np.int64)
             A = fires(block, columns, n) & ~excused(whole, excuse)
-            return {"first": block["first"], "indptr": ends, "indices": block["indices"][ordinary], "A": A}
+            own = {"number": block["number"], "first": block["first"], "A": A}
+            return own | {"indptr": ends, "indices": block["indices"][ordinary]}
 
         blocks = X.derive(made)
         count = blocks.total(lambda block: {"A": block["A"].sum(0), "x": np.bincount(block["indices"], minlength=n)})
@@ -142,7 +143,7 @@ class AnchorBlocks:
         wanted = [some_of(int(count), most, rng) for count in before[-1]]
 
         def numbers(block: Arrays) -> Arrays:
-            k, found = int(block["first"]) // BLOCK, []
+            k, found = int(block["number"]), []
             for own, column, start in zip(wanted, marks(block).T, before[k : k + 2].T, strict=True):
                 low, high = np.searchsorted(own, start)
                 found.append(np.flatnonzero(column)[own[low:high] - start[0]])
