@@ -168,7 +168,9 @@ def plot(found: list[dict[str, Any]], path: Path) -> None:
             for at, c in enumerate(counts)
             if any(f["labels"] == c and key in f for f in found)
         ]
-        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        (line_,) = axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        each = [(counts.index(f["labels"]), f[key][0]) for f in found if f["labels"] in counts and key in f]
+        axes.plot(*zip(*each, strict=True), ".", color=line_.get_color(), alpha=0.4)  # every draw of the labels
     axes.set_xticks(range(len(counts)), counts)
     axes.set(xlabel="labelled visits", ylabel="held-out tag, accuracy")
     axes.grid(alpha=0.2)
