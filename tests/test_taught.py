@@ -246,6 +246,12 @@ def test_the_identity_bends_nothing() -> None:
     np.testing.assert_allclose(bent, np.where(fields > KNOTS[1], 0.5 * fields, fields))
 
 
+def test_one_word_is_no_longer_evidence_for_everything() -> None:
+    """Beyond a third of the typical length nothing is gained by having written less."""
+    few, typical = np.array([0.0, 1.0, 5.0, 40.0, 400.0]), np.full(5, 40.0)
+    np.testing.assert_allclose(length_of(few, typical), [-1.0, -1.0, -1.0, 0.0, 1.0])
+
+
 def test_couplings_never_make_all_conditions_the_likeliest(rng: np.random.Generator) -> None:
     """Twelve conditions that all go together, in pairs: an all-on state would beat what any visit has."""
     m, count = 12, 3000

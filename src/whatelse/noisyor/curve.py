@@ -2,8 +2,10 @@
 
     C(f, x) = a f + sum_t a_t max(f - t, 0) + a_len (log(1 + findings present) - log(1 + findings of a typical visit))
 
-with knots t = -2, 0, 2 of the log odds f. Linear evidence is too sure of itself at the top, and what is absent counts
-for less the less was written. Both are functions of the visit alone, so evidence bent so is still modular in y.
+with knots t = -2, 0, 2 of the log odds f, and the last bracket kept between -1 and 1: of records with less than a third
+of what is typical, or more than three times as much, there are too few to learn from. Linear evidence is too sure of
+itself at the top, and what is absent counts for less the less was written. Both are functions of the visit alone, so
+evidence bent so is still modular in y.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from whatelse.noisyor.params import Floats
 
 KNOTS = (-2.0, 0.0, 2.0)
 SIZE = 2 + len(KNOTS)  # slope, a change of slope at each knot, length
+FARTHEST = 1.0  # from the length of a typical visit, in log
 IDENTITY: Floats = np.eye(SIZE)[0]
 
 
@@ -27,5 +30,5 @@ def bend(curve: Floats, fields: Floats, length: Floats) -> Floats:
 
 def length_of(present: Floats, typical: Floats) -> Floats:
     """(V,) how much was written, from the number of findings present and that of a typical visit, both (V,)."""
-    out: Floats = np.log1p(present) - np.log1p(typical)
+    out: Floats = np.clip(np.log1p(present) - np.log1p(typical), -FARTHEST, FARTHEST)
     return out
