@@ -361,7 +361,7 @@ def _data(cohort: Cohort) -> dict[str, Any]:
     return {
         "at": (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
         "visits": len(cohort),
-        "labelled": int(cohort.known.any(axis=1).sum()),
+        "labelled": cohort.tally().some,
     }
 
 

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """visits; whole: of these, with every label known; each of the rest (m,) by condition.
+    """visits; some and whole: of these, with some label known, and with every one; each of the rest (m,) by condition.
 
     fires   visits with the anchor
     known   visits whose label is known;  true: of these, that have the condition;  both: of those, with the anchor
@@ -21,6 +21,7 @@ class Tally:
     """
 
     visits: int
+    some: int
     whole: int
     fires: Ints
     known: Ints
@@ -33,7 +34,7 @@ class Tally:
         """Of anchors, labels and whether these are known, each (N, m)."""
         true = np.zeros_like(known) if Y is None else Y & known
         counts = [np.asarray(marks.sum(0), np.int64) for marks in (A, known, true, A & true, A & known)]
-        return cls(len(A), int(known.all(1).sum()), *counts)
+        return cls(len(A), int(known.any(1).sum()), int(known.all(1).sum()), *counts)
 
     @property
     def table(self) -> tuple[Ints, Ints, Ints, Ints]:

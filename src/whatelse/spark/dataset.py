@@ -93,7 +93,7 @@ class SparkCohort:
 
         found = self.X.total(of)
         counts = (found[name] for name in ("fires", "known", "true", "both", "fires_known"))
-        return Tally(int(found["visits"]), int(found["whole"]), *counts)
+        return Tally(int(found["visits"]), int(found["some"]), int(found["whole"]), *counts)
 
     def tally(self) -> Tally:
         """How anchors and labels go together."""
