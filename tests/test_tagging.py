@@ -137,4 +137,4 @@ def test_processes_give_the_same(model: Path, tmp_path: Path) -> None:
     found, tagger = pq.read_table(tmp_path / "tags.parquet"), Tagger.load(model)
     assert found.column("id").to_pylist() == [visit.id for visit in some]
     values = np.stack([found.column(name).to_numpy() for name in tagger.conditions_], 1)
-    np.testing.assert_allclose(values, tagger.suggest_many(some), atol=1e-12)
+    np.testing.assert_allclose(values, tagger.predict_proba(some), atol=1e-12)
