@@ -64,8 +64,8 @@ def test_an_accepted_phrase_counts_for_its_condition_and_nothing_of_it_against(
         visit = Visit("v", age=40.0, sex="F", chief_complaint="", triage_note=phrase, md_comments="")
         bare = Visit("v", age=40.0, sex="F", chief_complaint="", triage_note="", md_comments="")
         i = after.conditions_.index(condition)
-        now, without = after.suggest_many([visit, bare])[:, i]
-        assert now > max(2 * without, before.suggest_many([visit])[0, i]), phrase
+        now, without = after.predict_proba([visit, bare])[:, i]
+        assert now > max(2 * without, before.predict_proba([visit])[0, i]), phrase
         assert all(value >= 0 for value in log_odds(after, phrase, condition)), phrase
 
 

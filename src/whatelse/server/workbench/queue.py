@@ -63,7 +63,7 @@ async def read(desk: Here, _: Curator, key: str) -> s.LabelView:
 def _read(desk: Desk, key: str) -> s.LabelView:
     visit, said = desk.queue.record(desk.visit(key))
     tagger = desk.service.tagger
-    likely = dict(zip(tagger.conditions_, tagger.suggest_many([visit])[0].tolist(), strict=True))
+    likely = dict(zip(tagger.conditions_, tagger.predict_proba([visit])[0].tolist(), strict=True))
     titles = {c.name: c.title for c in desk.bench.folder.anchors().conditions}
     conditions = [
         s.Said(condition=name, title=titles[name], said=value)  # type: ignore[arg-type]
