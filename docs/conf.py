@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 from whatelse import __version__
+
+os.environ.pop("MPLBACKEND", None)  # notebooks draw into their pages, whatever a test run asks for
 
 project = "whatelse"
 author = "The whatelse authors"
