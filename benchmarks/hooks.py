@@ -40,10 +40,12 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as name:
         port, folder = free_port(), Path(name)
-        command = ["-m", "whatelse", "serve", "--cds-hooks", "--model", str(save_model(folder)), "--port", str(port)]
+        command = ["serve", "--cds-hooks", "--model", str(save_model(folder)), "--port", str(port)]
         command += ["--database", f"sqlite:///{folder / 'd.db'}"]
         limits = {"WHATELSE_RATE_LIMIT": "0", "WHATELSE_CONNECTIONS_PER_ADDRESS": str(2 * options.clients)}
-        server = subprocess.Popen([sys.executable, *command], env=os.environ | limits, stdout=subprocess.DEVNULL)
+        server = subprocess.Popen(
+            [Path(sys.executable).with_name("whatelse"), *command], env=os.environ | limits, stdout=subprocess.DEVNULL
+        )
         try:
             url = f"http://127.0.0.1:{port}"
             _wait(f"{url}/readyz")
