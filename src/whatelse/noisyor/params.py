@@ -22,6 +22,7 @@ from whatelse.errors import ModelError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+LARGEST = 15.0  # log odds that a prior holds without losing digits
 
 
 @dataclass(frozen=True, eq=False)

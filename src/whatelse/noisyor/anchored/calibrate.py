@@ -25,9 +25,9 @@ TOLERANCE, BUDGET = 1e-2, 4000
 LEAST, SHIFTS = 0.1, 40.0  # where the scale and the shift are looked for: from LEAST on, and between -+SHIFTS
 
 
-def marginals(model: JointModel, X: sp.csr_matrix, budget: int = BUDGET) -> Floats:
-    """(V, m) P(Y=1 | visit), to the tolerance that counting conditions needs."""
-    return posterior(model, X, tolerance=TOLERANCE, budget=budget, top=0).marginals
+def marginals(model: JointModel, X: sp.csr_matrix, budget: int = BUDGET, confirmed: Bools | None = None) -> Floats:
+    """(V, m) P(Y=1 | visit, confirmed), to the tolerance that counting conditions needs."""
+    return posterior(model, X, confirmed=confirmed, tolerance=TOLERANCE, budget=budget, top=0).marginals
 
 
 def calibrated(

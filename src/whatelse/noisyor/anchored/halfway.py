@@ -30,8 +30,7 @@ from scipy.special import expit, logit
 from whatelse.noisyor.anchored.calibrate import marginals, root
 from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import Bools, Floats
-from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.params import LARGEST, Bools, Floats
 from whatelse.noisyor.rates import Rates
 
 HALFWAY = 0.5
@@ -44,7 +43,6 @@ SHRUNK = 5.0  # pairs of anchors by which a lift is held back
 UNLIKELY = 0.02  # conditions of a visit whose company is not looked at
 HIGHEST = 0.6  # level of the couplings at most: many couplings above zero would make all conditions the likeliest
 SURE = 1e-9
-LARGEST = 15.0  # log odds that a prior holds without losing digits
 
 
 def by_pairs(model: JointModel, X: sp.csr_matrix, A: Bools, rates: Rates) -> JointModel:
@@ -55,11 +53,12 @@ def by_pairs(model: JointModel, X: sp.csr_matrix, A: Bools, rates: Rates) -> Joi
     told = float((np.outer(rates.prior, rates.prior) * lift)[apart].sum()) * X.shape[0]
     wanted, level = 0.0, 0.0
     for _ in range(ROUNDS):
-        moved = replace(model, noisyor=replace(model.noisyor, coupling=model.noisyor.coupling + level * _off(model.m)))
-        own = _pairs(moved, X)
+        own = _pairs(_levelled(model, level), X)
+        if not (own > 0 and told > 0):
+            return model
         wanted = wanted or own ** (1 - HALFWAY) * told**HALFWAY
-        level = float(np.clip(level + np.log(wanted / own), -HIGHEST, HIGHEST)) if own > 0 and told > 0 else 0.0
-    return replace(model, noisyor=replace(model.noisyor, coupling=model.noisyor.coupling + level * _off(model.m)))
+        level = float(np.clip(level + np.log(wanted / own), -HIGHEST, HIGHEST))
+    return _levelled(model, level)
 
 
 def _pairs(model: JointModel, X: sp.csr_matrix) -> float:
@@ -68,12 +67,14 @@ def _pairs(model: JointModel, X: sp.csr_matrix) -> float:
     visit, condition = np.nonzero(single > UNLIKELY)
     confirmed = np.zeros((visit.size, model.m), bool)
     confirmed[np.arange(visit.size), condition] = True
-    found = posterior(model, X[visit], confirmed=confirmed, tolerance=1e-2, budget=BUDGET, top=0)
-    return float((single[visit, condition] * (found.marginals.sum(1) - 1)).sum()) / 2
+    others = marginals(model, X[visit], BUDGET, confirmed).sum(1) - 1
+    return float(single[visit, condition] @ others) / 2
 
 
-def _off(m: int) -> Floats:
-    return np.ones((m, m)) - np.eye(m)
+def _levelled(model: JointModel, level: float) -> JointModel:
+    """The model with `level` added to the couplings of all pairs."""
+    coupling = model.noisyor.coupling + level * (1 - np.eye(model.m))
+    return replace(model, noisyor=replace(model.noisyor, coupling=coupling))
 
 
 def by_length(model: JointModel, X: sp.csr_matrix, rates: Rates) -> JointModel:

@@ -8,8 +8,8 @@
 4. Linear evidence is used unless it hinders where anchors are silent (`silent_cases.py`).
 5. How much findings count once more, with the conditions of a visit that have no anchor drawn from the model's own
    posterior: findings that such a condition brought on would otherwise speak against all of the rest.
-6. As many conditions as the noise rates say, in all (`calibrate.py`); halfway by length of record and condition by
-   condition (`halfway.py`).
+6. As many conditions as the noise rates say, in all (`calibrate.py`); halfway in company, by length of record and
+   condition by condition (`halfway.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from whatelse.errors import ModelError
 from whatelse.noisyor.curve import length_of
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import LARGEST, Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.taught.alone import Alone
 from whatelse.noisyor.taught.nearby import Nearby
@@ -30,7 +30,6 @@ from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach
 from whatelse.noisyor.taught.shape import Shape, fit_shape
 
 FOLDS, FOLD_STEPS = 3, 40
-LARGEST = 15.0  # log odds that a prior holds without losing digits; what is beyond goes into the evidence
 JUDGES, MANY = 300, 8  # visits by which couplings are judged; conditions that a visit may be expected to have
 DOWN, STEPS_DOWN = 0.1, 30  # by which couplings are lowered, and how often at most
 SHAPE_ON = 8_000  # labelled visits that the shape is learned from, at most
@@ -164,7 +163,7 @@ def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> Joi
     at_centre = alone.prior + old.weight @ (centre - old.centre) + before @ centre + said
     at_centre = taught.bias + taught.scale * at_centre + taught.weight @ centre
     bias = at_centre - after @ centre - (weight * alone.log_fail).sum(1)
-    log_odds = np.clip(bias + shape.shift, -LARGEST, LARGEST)
+    log_odds = np.clip(bias + shape.shift, -LARGEST, LARGEST)  # what is beyond goes into the evidence
     coupling = (taught.coupling + taught.coupling.T) / 2
     np.fill_diagonal(coupling, 0.0)
     evidence = Evidence(
