@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks.load import free_port
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from hooking import VIEW, call
 from serving import save_model
-from test_cds import VIEW, call
 
 
 def main() -> None:

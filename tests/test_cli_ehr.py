@@ -9,9 +9,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from hooking import VIEW, call
 from serving import client, save_model, service
 from smart_ehr import CLIENT, Ehr, memory, running
-from test_cds import VIEW, call
 from test_fhir import visit_resources
 from test_omop import write_csv
 from whatelse.cli import app

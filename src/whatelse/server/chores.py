@@ -1,4 +1,5 @@
-"""What a server does on its own, beside answering: follow a model that another process has loaded, forget old audit."""
+"""What a server does on its own, beside answering: follow a model that another process has loaded, forget what is old
+enough of the audit and of the cards."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ import logging
 import time
 
 from whatelse.errors import WhatelseError
+from whatelse.server.cds.log import prune
 from whatelse.server.lanes import Busy
 from whatelse.server.service import Service
 from whatelse.store import audit
 
 log = logging.getLogger("whatelse.server")
 LOOK = 1.0  # seconds between looks at which model serves
-PRUNE = 3600.0  # seconds between looks for audit lines that are old enough
+PRUNE = 3600.0  # seconds between looks for what is old enough to go
 
 
 async def chores(service: Service) -> None:
@@ -25,13 +27,23 @@ async def chores(service: Service) -> None:
             if newest is not None and newest != seen:
                 seen = newest
                 await _follow(service, newest)
-            if service.settings.audit_days and time.monotonic() - pruned > PRUNE:
+            if time.monotonic() - pruned > PRUNE:
                 pruned = time.monotonic()
-                count = await service.lanes.slow.run(audit.prune, service.store.engine, service.settings.audit_days)
-                log.info("audit lines removed by age: %d", count)
+                await _forget(service)
         except (WhatelseError, Busy) as problem:  # a database that is away, a model that cannot be used: look again
             log.warning("chores: %s", type(problem).__name__)
         await asyncio.sleep(LOOK)
+
+
+async def _forget(service: Service) -> None:
+    """Remove what the settings say is old enough."""
+    settings, engine = service.settings, service.store.engine
+    if settings.audit_days:
+        count = await service.lanes.slow.run(audit.prune, engine, settings.audit_days)
+        log.info("audit lines removed by age: %d", count)
+    if settings.cds_days:
+        count = await service.lanes.slow.run(prune, engine, settings.cds_days)
+        log.info("cards and looks removed by age: %d", count)
 
 
 async def _follow(service: Service, digest: str) -> None:

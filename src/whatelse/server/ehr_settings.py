@@ -42,6 +42,7 @@ class EhrSettings(BaseSettings):
     cds_weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] = Field(
         default=[], description="show cards on these days only; silent on others"
     )
+    cds_days: int = Field(default=0, ge=0, description="days that cards and looks are kept; 0 for ever")
     smart_client_id: str = Field(default="", description="the id that the EHR gave this app; switches the launch on")
     smart_client_secret: str = Field(default="", repr=False, description="its secret, if it has one")
     smart_role: Literal["viewer", "clinician"] = Field(

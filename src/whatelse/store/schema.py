@@ -100,3 +100,44 @@ secret = sa.Table(
     sa.Column("name", sa.String(32), primary_key=True),
     sa.Column("value", sa.String(64), nullable=False),
 )
+
+# Cards of CDS Hooks, shown or computed in silence. Old ones may be removed: `server/cds/log.py`.
+cds_card = sa.Table(
+    "cds_card",
+    metadata,
+    sa.Column("uuid", sa.String(36), primary_key=True),
+    sa.Column("visit", sa.Text, nullable=False, index=True),
+    sa.Column("condition", sa.Text, nullable=False),
+    sa.Column("suggestion", sa.String(36), nullable=False),
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("rank", sa.Integer, nullable=False),
+    sa.Column("threshold", sa.Float, nullable=False),
+    sa.Column("evidence", sa.String(64), nullable=False),  # digest of what the record said when it was made
+    sa.Column("model", sa.String(64), nullable=False),
+    sa.Column("hook", sa.String(40), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("shown", sa.Boolean, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("outcome", sa.String(12)),
+    sa.Column("reason", sa.Text),
+)
+
+# One line per call of a hook that found an emergency visit.
+cds_look = sa.Table(
+    "cds_look",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False, index=True),
+    sa.Column("visit", sa.Text, nullable=False),
+    sa.Column("hook", sa.String(40), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("shown", sa.Boolean, nullable=False),
+    sa.Column("cards", sa.Integer, nullable=False),
+    sa.Column("top", sa.JSON, nullable=False),  # the likeliest tags and their probabilities
+    sa.Column("unseen", sa.JSON, nullable=False),
+)
+
+# What somebody switched while servers run: off, silent, show.
+cds_switch = sa.Table(
+    "cds_switch", metadata, sa.Column("name", sa.String(32), primary_key=True), sa.Column("value", sa.String(32))
+)

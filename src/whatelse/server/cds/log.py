@@ -1,7 +1,8 @@
 """CardLog: the cards of each visit, what came of them, and every look that was taken, shown or not.
 
-Feedback names a card by its number alone, so cards are kept: in memory for those just shown, in the database for
-good. Rows are written by a thread of their own, many in one commit: nobody waits for the disk to see a card.
+Feedback names a card by its number alone, so cards are kept: in memory for those just shown, in the database for as
+long as the setting `cds_days` says. Rows are written by a thread of their own, many in one commit: nobody waits for the
+disk to see a card.
 """
 
 from __future__ import annotations
@@ -11,51 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from whatelse.server.lru import Lru
+from whatelse.store import StoreError, schema
+from whatelse.store.engine import reading, writing
 
 VISITS = 5_000  # whose cards are in memory
 BATCH = 500
-metadata = sa.MetaData()
-_card = sa.Table(
-    "cds_card",
-    metadata,
-    sa.Column("uuid", sa.String(36), primary_key=True),
-    sa.Column("visit", sa.Text, nullable=False, index=True),
-    sa.Column("condition", sa.Text, nullable=False),
-    sa.Column("suggestion", sa.String(36), nullable=False),
-    sa.Column("probability", sa.Float, nullable=False),
-    sa.Column("rank", sa.Integer, nullable=False),
-    sa.Column("threshold", sa.Float, nullable=False),
-    sa.Column("evidence", sa.String(64), nullable=False),  # digest of what the record said when it was made
-    sa.Column("model", sa.String(64), nullable=False),
-    sa.Column("hook", sa.String(40), nullable=False),
-    sa.Column("actor", sa.Text, nullable=False),
-    sa.Column("shown", sa.Boolean, nullable=False),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-    sa.Column("outcome", sa.String(12)),
-    sa.Column("reason", sa.Text),
-)
-_look = sa.Table(
-    "cds_look",
-    metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False, index=True),
-    sa.Column("visit", sa.Text, nullable=False),
-    sa.Column("hook", sa.String(40), nullable=False),
-    sa.Column("actor", sa.Text, nullable=False),
-    sa.Column("shown", sa.Boolean, nullable=False),
-    sa.Column("cards", sa.Integer, nullable=False),
-    sa.Column("top", sa.JSON, nullable=False),  # the likeliest tags and their probabilities
-    sa.Column("unseen", sa.JSON, nullable=False),
-)
-_switch = sa.Table(
-    "cds_switch", metadata, sa.Column("name", sa.String(32), primary_key=True), sa.Column("value", sa.String(32))
-)
+_card, _look, _switch = schema.cds_card, schema.cds_look, schema.cds_switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +67,6 @@ class CardLog:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        with engine.connect().execution_options(writes=True) as connection, connection.begin():
-            metadata.create_all(connection)
         self._visits: Lru[str, tuple[Card, ...]] = Lru(VISITS)
         self._cards: Lru[str, Card] = Lru(4 * VISITS)
         self._queue: queue.SimpleQueue[Callable[[sa.Connection], None] | None] = queue.SimpleQueue()
@@ -161,7 +127,7 @@ class CardLog:
         self._queue.put(write)
 
     def _read(self, where: Any) -> tuple[Card, ...]:
-        with self._engine.connect() as connection:
+        with reading(self._engine) as connection:
             rows = connection.execute(sa.select(*(_card.c[f.name] for f in fields(Card))).where(where).order_by("at"))
             return tuple(Card(*row) for row in rows)
 
@@ -173,7 +139,7 @@ class CardLog:
         query = sa.select(*(_look.c[f.name] for f in fields(Look))).order_by(_look.c.at, _look.c.id)
         if since is not None:
             query = query.where(_look.c.at >= since)
-        with self._engine.connect() as connection:
+        with reading(self._engine) as connection:
             return [Look(*row) for row in connection.execute(query)]
 
     def all_cards(self, since: datetime | None = None) -> list[Card]:
@@ -184,7 +150,7 @@ class CardLog:
     def tops(self, visits: int) -> list[list[float]]:
         """The probabilities of the likeliest tags at the last look at each of the newest visits."""
         query = sa.select(_look.c.visit, _look.c.top).order_by(_look.c.at.desc(), _look.c.id.desc()).limit(3 * visits)
-        with self._engine.connect() as connection:
+        with reading(self._engine) as connection:
             newest = {visit: top for visit, top in reversed(connection.execute(query).all())}
         return [[float(p) for _, p in top] for top in list(newest.values())[-visits:]]
 
@@ -194,14 +160,14 @@ class CardLog:
         """off, silent or show, as somebody switched it while the service runs; None for what the settings say."""
         then, value = self._mode
         if time.monotonic() - then > 1.0:
-            with self._engine.connect() as connection:
+            with reading(self._engine) as connection:
                 value = connection.execute(sa.select(_switch.c.value).where(_switch.c.name == "mode")).scalar()
             self._mode = (time.monotonic(), value)
         return value
 
     def switch(self, mode: str | None) -> None:
         """Switch cards: every server on this database follows within a second."""
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with writing(self._engine) as connection:
             connection.execute(_switch.delete().where(_switch.c.name == "mode"))
             if mode is not None:
                 connection.execute(_switch.insert().values(name="mode", value=mode))
@@ -230,15 +196,22 @@ class CardLog:
 
     def _commit(self, batch: list[Callable[[sa.Connection], None]]) -> None:
         try:
-            with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            with writing(self._engine) as connection:
                 for work in batch:
                     work(connection)
-        except sa.exc.SQLAlchemyError:
+        except (StoreError, sa.exc.SQLAlchemyError):
             if len(batch) == 1:
                 self.failed += 1
                 return
             for work in batch:  # one that the database refuses must not take the others with it
                 self._commit([work])
+
+
+def prune(engine: sa.Engine, days: float) -> int:
+    """Remove cards and looks older than `days`; returns how many. Decisions made on them stay, with what was shown."""
+    before = now() - timedelta(days=days)
+    with writing(engine) as connection:
+        return sum(connection.execute(t.delete().where(t.c.at < before)).rowcount for t in (_card, _look))
 
 
 def _row(item: Card | Look) -> dict[str, Any]:
