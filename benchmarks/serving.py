@@ -65,11 +65,13 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def stop(self) -> None:
-        """SIGTERM."""
+    def stop(self, patience: float = 30.0) -> float:
+        """SIGTERM, and as many seconds to end; returns how many it took."""
         assert self.process is not None
+        start = time.perf_counter()
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(patience)
+        return time.perf_counter() - start
 
 
 class Connection:

@@ -26,7 +26,6 @@ import postgres
 from serving import FALLEN, client, live, service, wanted
 from whatelse.server import Service, Settings
 from whatelse.server.addresses import Addresses
-from whatelse.server.lanes import URGENT, Busy, Lane, Lanes, urgency
 from whatelse.server.limits import too_much_text
 from whatelse.server.oidc import Oidc
 from whatelse.server.settings import SettingsError, load_settings
@@ -277,49 +276,6 @@ def test_reads_do_not_wait_for_a_sign_in_that_waits_for_a_lock(tmp_path: Path) -
                 thread.join()
 
 
-def test_a_lane_takes_the_urgent_first_and_forgets_the_cancelled() -> None:
-    lane, done, gate = Lane("test", 1), list[str](), threading.Event()
-    lane.submit(gate.wait)
-    usual = [lane.submit(done.append, f"usual {k}") for k in range(3)]
-    mark = urgency.set(URGENT)
-    urgent = lane.submit(done.append, "urgent")
-    urgency.reset(mark)
-    assert usual[1].cancel()
-    gate.set()
-    urgent.result(5), usual[2].result(5)
-    assert done == ["urgent", "usual 0", "usual 2"]
-    with pytest.raises(ZeroDivisionError):
-        lane.submit(lambda: 1 / 0).result(5)
-    lane.close()
-    with pytest.raises(RuntimeError):
-        lane.submit(done.append, "late")
-
-
-def test_too_much_work_is_refused_and_decisions_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    lanes = Lanes(1, 0.12)
-    for _ in range(8):
-        lanes.enter(urgent=False)  # a few are always let in
-    for _ in range(200):  # one leaves every 10 ms, and another comes
-        now[0] += 0.01
-        lanes.leave()
-        lanes.enter(urgent=False)
-    let_in = {False: 0, True: 0}
-    for urgent in (False, True):
-        with pytest.raises(Busy) as refused:
-            for _ in range(1_000):
-                lanes.enter(urgent)
-                let_in[urgent] += 1
-        assert refused.value.status_code == 503 and refused.value.headers == {"Retry-After": "1"}
-    assert 10 <= 8 + let_in[False] <= 14 and 16 <= lanes.under_way <= 20  # 120 ms, 180 ms for decisions
-    lanes.enter(urgent=False, arriving=15)  # who is still sending keeps nobody waiting
-    for _ in range(lanes.under_way):
-        lanes.leave()
-    assert lanes.under_way == 0
-    lanes.close()
-
-
 # ---- connections
 
 
@@ -408,8 +364,31 @@ def test_reads_say_503_while_postgresql_is_down_and_it_comes_back(tmp_path: Path
         assert web.post(f"/api/visits/{key}/decisions", json=wanted("fall")).status_code == 200
 
 
+def test_not_ready_on_a_full_disk(tmp_path: Path) -> None:
+    """The limit of a file's size stands in for the disk's: SQLite's log may not grow any more."""
+    with service(tmp_path) as opened, client(opened) as web:
+        fill(opened, 50)
+        assert web.get("/readyz").status_code == 200
+        size, key = (tmp_path / "decisions.db-wal").stat().st_size, opened.worklist.keys[0]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            until = time.monotonic() + 15
+            while web.get("/readyz").status_code == 200:
+                assert time.monotonic() < until
+                time.sleep(0.2)
+            assert web.post(f"/api/visits/{key}/decisions", json=wanted("fall")).status_code == 503
+            assert web.get(f"/api/visits/{key}").status_code == 200 and web.get("/healthz").status_code == 200
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        until = time.monotonic() + 15
+        while web.get("/readyz").status_code != 200:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert web.post(f"/api/visits/{key}/decisions", json=wanted("fall")).status_code == 200
+
+
 def test_not_ready_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """A full disk, by SQLite's own limit of pages; 'test_store_keeping' has one by the limit of a file's size."""
+    """Somebody else holds SQLite's lock."""
     with service(tmp_path) as opened, client(opened) as web:
         assert web.get("/readyz").status_code == 200
         with closing(sqlite3.connect(tmp_path / "decisions.db", isolation_level=None)) as other:

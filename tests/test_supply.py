@@ -1,4 +1,4 @@
-"""What is installed for serving: locked by hash at tested versions, and listed in a bill of materials."""
+"""What is installed for serving is locked by hash and listed in a bill of materials; SECURITY.md names true tests."""
 
 from __future__ import annotations
 
@@ -37,3 +37,10 @@ def test_the_bill_of_materials_is_whole_and_the_same_every_time() -> None:
     assert names == set(lock["pins"]((ROOT / "requirements-serve.txt").read_text("utf-8")))
     assert all(part["hashes"] and part["purl"].startswith("pkg:pypi/") for part in bill["components"])
     assert len({part["bom-ref"] for part in bill["components"]}) == len(bill["components"])
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "SECURITY.md").read_text("utf-8"))
+    assert len(named) > 30
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text("utf-8"), f"{file}::{test}"

@@ -36,9 +36,9 @@ def create_app(service: Service) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
-        service.lanes.watch()
+        service.turnstile.watch()
         yield
-        service.lanes.rest()
+        service.turnstile.rest()
         service.ready = False
 
     app = FastAPI(

@@ -1,9 +1,10 @@
 """What a server does on its own, beside answering: follow a model that another process has loaded, forget what is old
-enough of the audit and of the cards."""
+enough of the audit and of the cards, free what only the garbage collector finds when nobody waits."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 
@@ -16,12 +17,30 @@ from whatelse.store import audit
 log = logging.getLogger("whatelse.server")
 LOOK = 1.0  # seconds between looks at which model serves
 PRUNE = 3600.0  # seconds between looks for what is old enough to go
+SWEEP, AT_LAST = 600.0, 3600.0  # seconds between full collections: when nobody waits, and whoever waits
+YOUNG, OLDER, NEVER = 2_000, 10, 1_000_000  # thresholds of the collector's three generations
+
+
+def settle() -> None:
+    """Before serving: a full collection stops everybody for 50 ms and more, so none is to come by itself.
+
+    Model, visits and libraries stay, and need not be looked through. A request leaves nothing for the collector
+    (a test counts), so full collections are left to `chores`; the small ones, of what is new, go on as ever.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, OLDER, NEVER)
 
 
 async def chores(service: Service) -> None:
     """Run for as long as the server does."""
     seen, pruned = service.tagger.digest_, float("-inf")
+    swept = time.monotonic()
     while True:
+        since = time.monotonic() - swept
+        if since > (SWEEP if service.turnstile.under_way == 0 else AT_LAST):
+            gc.collect()
+            swept = time.monotonic()
         try:
             newest = await service.lanes.access.run(service.store.newest_model)
             if newest is not None and newest != seen:

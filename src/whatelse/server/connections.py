@@ -2,21 +2,32 @@
 
 uvicorn's protocol does the speaking. What it lacks is added here, because none of it can be seen from within a request:
 a limit of bytes and number of headers; connections counted by address, and those that say nothing dropped first when
-there are too many; readers that do not read dropped; work for somebody who hung up cancelled.
+there are too many; readers that do not read dropped; work for somebody who hung up cancelled; a no without any work
+where too much goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter, OrderedDict
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from whatelse.server.addresses import Addresses
+from whatelse.server.lanes import Busy
+from whatelse.server.service import Service
 from whatelse.server.settings import Settings
+from whatelse.server.turnstile import counted, urgent
 
 TASK, GONE = "whatelse.task", "whatelse.gone"  # entries of a scope: the task that answers, whether its client left
+HOOKS = "/cds-services"  # refused within the guard where browsers call them: a no needs headers for them too
+SAID = json.dumps({"detail": Busy(0.0).detail}).encode()
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: %d\r\nx-whatelse-model: %b\r\ncontent-length: %d\r\n"
+    b"content-type: application/json\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\n\r\n%b"
+)
 
 
 class Door:
@@ -51,8 +62,9 @@ class Door:
         self.waiting.pop(connection, None)
 
 
-def protocol(settings: Settings) -> type[HttpToolsProtocol]:
+def protocol(service: Service) -> type[HttpToolsProtocol]:
     """The protocol of one server, with its door."""
+    settings, turnstile = service.settings, service.turnstile
     door, seconds = Door(settings), settings.client_seconds
     most_bytes, most_headers = settings.max_head, settings.max_headers
 
@@ -62,6 +74,7 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
         _unread: asyncio.TimerHandle | None = None  # runs while the client does not read
         _loose = 0  # bytes that came since a request began or a piece of its body was taken
         _size = _number = 0  # of the headers of this request
+        _wait = 0.0  # seconds that this request would wait: it is refused
 
         # ---- coming and going
 
@@ -95,6 +108,7 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             self._size = self._number = 0
+            self._wait = 0.0
             self._await_head()
             super().on_message_begin()
 
@@ -113,19 +127,56 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
             self._cancel("_head")
             if self._number > most_headers or self._size > most_bytes:
                 self._refuse(431, b"Request Header Fields Too Large")
-            if not self.transport.is_closing():
+                return
+            self._wait = self._too_long()
+            if self._wait and self._long():
+                self._refuse(503, b"Service Unavailable", b"retry-after: %d\r\n" % Busy.after(self._wait))
+            elif self._wait:
+                self._await_head()  # the rest of it is read, as the head was, and forgotten
+            elif not self.transport.is_closing():
                 super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
             self._loose = 0
-            if not self.transport.is_closing():
+            if not self._wait and not self.transport.is_closing():
                 super().on_body(body)
 
         def on_message_complete(self) -> None:
             self._loose = 0
+            if self._wait:
+                self._cancel("_head")
+                if not self.transport.is_closing():
+                    self._busy()
+                return
             door.waiting.pop(self, None)
             if not self.transport.is_closing():
                 super().on_message_complete()
+
+        # ---- too much
+
+        def _too_long(self) -> float:
+            """What this request would wait if that is too long and it can be refused here; else 0."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                return 0.0  # answers go in the order of the requests: the guard refuses this one in its turn
+            path = self.url.partition(b"?")[0].decode("latin-1")
+            if not counted(path) or (settings.cds_origins and path.startswith(HOOKS)):
+                return 0.0
+            return turnstile.wait(urgent(self.parser.get_method().decode("latin-1"), path))
+
+        def _long(self) -> bool:
+            """Whether more will come than is worth reading for a no."""
+            told = dict(self.headers)
+            length = told.get(b"content-length", b"0")
+            return bool({b"transfer-encoding", b"expect"} & told.keys()) or len(length) > 5 or int(length) > most_bytes
+
+        def _busy(self) -> None:
+            """Refuse without a task, a route or a person: at twice the load this is every second request."""
+            service.metrics.count("requests", route="none", status="503")
+            after, digest, head = Busy.after(self._wait), service.tagger.digest_.encode(), self.parser.get_method()
+            self.transport.write(BUSY % (after, digest, len(SAID), b"" if head == b"HEAD" else SAID))
+            if self.parser.get_http_version() == "1.0" or not self.parser.should_keep_alive():
+                self.transport.close()
+            self.on_response_complete()
 
         # ---- writing
 

@@ -27,12 +27,10 @@ from whatelse.server.connections import GONE, TASK
 from whatelse.server.lanes import URGENT, USUAL, Busy, urgency
 from whatelse.server.service import Service
 from whatelse.server.settings import LOOPBACK_NAMES, Settings
+from whatelse.server.turnstile import ALWAYS, Turnstile, counted, urgent
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
-APART = ("/static/", "/api/decisions/export", "/api/session", "/admin/", "/api/workbench")
-DECIDING = ("/decisions", "/undo", "/feedback")  # these go before everything else
 
 
 class Refused(HTTPException):
@@ -51,7 +49,6 @@ class Guard:
         self.hosts = allowed_hosts(service.settings)
         self.addresses, self.auditor = Addresses(service.settings.trusted_proxies), Auditor(service)
         self._under_way: Counter[str] = Counter()  # requests by address
-        self._arriving: set[Body] = set()  # bodies of those that nobody can work on yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -60,7 +57,7 @@ class Guard:
             else:
                 await self.app(scope, receive, send)
             return
-        start, status, body = time.perf_counter(), 0, None
+        start, status = time.perf_counter(), 0
         scope[TASK], scope[ADDRESS] = asyncio.current_task(), self.addresses.of(scope)
 
         async def answer(message: Message) -> None:
@@ -73,9 +70,9 @@ class Guard:
         try:
             headers = dict(scope["headers"])
             self._check(scope, headers)
-            body = Body(receive, self._most(scope["path"]), self.service.settings.client_seconds, self._arriving)
+            body = Body(receive, self._most(scope["path"]), self.service.settings.client_seconds)
             body.check_length(headers)
-            with self._admitted(scope):
+            with self._admitted(scope, body):
                 await self.app(scope, body.receive, answer)
         except (Refused, Busy) as refused:
             if status == 0:
@@ -92,9 +89,6 @@ class Guard:
             log.error("incident=%s error=%s at=%s", said["incident"], type(error).__name__, _where(error))
             if status == 0:
                 await _say(answer, 500, said)
-        finally:
-            if body is not None:
-                self._arriving.discard(body)
         seconds = time.perf_counter() - start
         route = getattr(scope.get("route"), "path", None) or ("/static" if "/static" in scope["path"][:8] else "none")
         self.service.metrics.count("requests", route=route, status=str(status))
@@ -103,20 +97,21 @@ class Guard:
         log.info("method=%s route=%s status=%d ms=%.1f", scope["method"], route, status, 1000 * seconds)
 
     @contextmanager
-    def _admitted(self, scope: Scope) -> Iterator[None]:
+    def _admitted(self, scope: Scope, body: Body) -> Iterator[None]:
         """Refused while too much goes on, of this address or at all; health is always answered."""
-        method, path, address = scope["method"], scope["path"], scope[ADDRESS]
-        urgent = method == "POST" and path.endswith(DECIDING)
+        path, address, turnstile = scope["path"], scope[ADDRESS], self.service.turnstile
         if path not in ALWAYS:
             if self.service.store.behind and path.startswith(("/api/visits", "/api/workbench")):
                 raise Refused(503, "the audit cannot be written; try again", {"Retry-After": "5"})
             if self._under_way[address] >= self.service.settings.connections_per_address:
                 raise Refused(503, "too many requests at once from your address", {"Retry-After": "1"})
-        # what takes long because it is long says nothing about how fast the rest is answered
-        counted = path not in ALWAYS and not path.startswith(APART)
-        if counted:
-            self.service.lanes.enter(urgent, len(self._arriving))
-        mark = urgency.set(URGENT if urgent else USUAL)
+        pressing = urgent(scope["method"], path)
+        if passes := counted(path):
+            turnstile.enter(pressing)
+            if body.announced:  # its turn comes when it is whole
+                turnstile.arriving[body] = pressing
+                body.turnstile = turnstile
+        mark = urgency.set(URGENT if pressing else USUAL)
         self._under_way[address] += 1
         try:
             yield
@@ -125,8 +120,9 @@ class Guard:
             if not self._under_way[address]:
                 del self._under_way[address]
             urgency.reset(mark)
-            if counted:
-                self.service.lanes.leave(len(self._arriving))
+            if passes:
+                turnstile.arriving.pop(body, None)
+                turnstile.leave()
 
     def _most(self, path: str) -> int:
         settings = self.service.settings
@@ -153,19 +149,20 @@ class Guard:
 
 
 class Body:
-    """A request's body, received within limits. While it is on its way it is among those `arriving`."""
+    """A request's body, received within limits."""
 
-    def __init__(self, receive: Receive, most: int, seconds: float, arriving: set[Body]) -> None:
-        self._receive, self._most, self._seen, self._arriving = receive, most, 0, arriving
+    def __init__(self, receive: Receive, most: int, seconds: float) -> None:
+        self._receive, self._most, self._seen = receive, most, 0
         self._until, self._done = time.monotonic() + seconds, False
+        self.announced = False  # whether there is any
+        self.turnstile: Turnstile | None = None  # is told when all of it is here
 
     def check_length(self, headers: dict[bytes, bytes]) -> None:
         """Refuse by the length announced, before anything is read."""
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._most:
             raise self._too_long()
-        if int(length) or b"transfer-encoding" in headers:
-            self._arriving.add(self)
+        self.announced = int(length) > 0 or b"transfer-encoding" in headers
 
     async def receive(self) -> Message:
         """The next piece; Refused when there was too much or it took too long."""
@@ -180,8 +177,8 @@ class Body:
         if self._seen > self._most:
             raise self._too_long()
         self._done = not message.get("more_body", False)
-        if self._done:
-            self._arriving.discard(self)
+        if self._done and self.turnstile is not None:
+            self.turnstile.arrived(self)
         return message
 
     def _too_long(self) -> Refused:

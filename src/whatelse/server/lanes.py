@@ -1,13 +1,12 @@
 """Lanes: the threads that work for requests, one lane for each kind of work, so that none waits for another's.
 
-    answers   the model's answers and the reads they need; the most urgent first
+    answers   the model's answers and the reads they need
     access    whose token or session this is
     changes   sign-ins and sign-outs: they wait for the database's lock, and nobody waits for them
     slow      loading a model, exports
 
-How many requests are under way and how fast they leave says how long a new one would wait. Who would wait too long is
-told at once: an early no costs next to nothing, and what was accepted is answered in time. Work whose client has left
-is never begun.
+Work whose client has left is never begun. Urgent work has a head start over what came before it, and not all the way:
+else a stream of decisions would keep a suggestion that was let in waiting for ever.
 """
 
 from __future__ import annotations
@@ -27,24 +26,29 @@ from fastapi import HTTPException
 T = TypeVar("T")
 URGENT, USUAL = 0, 1
 urgency: ContextVar[int] = ContextVar("urgency", default=USUAL)
-FEW = 8  # requests that are let in whatever the time they take
-TICK = 0.02  # seconds between two looks at how late the event loop is
+HEAD_START = 0.05  # seconds
 
 
 class Busy(HTTPException):
     """Too much waits already: the client is told 503, and when to come again."""
 
     def __init__(self, wait: float) -> None:
-        after = str(min(30, int(wait) + 1))
-        super().__init__(503, "too much is going on here; try again in a moment", {"Retry-After": after})
+        super().__init__(
+            503, "too much is going on here; try again in a moment", {"Retry-After": str(self.after(wait))}
+        )
+
+    @staticmethod
+    def after(wait: float) -> int:
+        """Seconds after which to come again."""
+        return min(30, int(wait) + 1)
 
 
 class Lane:
-    """`threads` that take the most urgent work first; equally urgent work in the order it came."""
+    """`threads` that take work in the order it came; what is URGENT, as if it had come HEAD_START earlier."""
 
     def __init__(self, name: str, threads: int, most: int = 100_000) -> None:
         self._most = most
-        self._waiting: list[tuple[int, int, Future[Any], Callable[..., Any], tuple[object, ...]]] = []
+        self._waiting: list[tuple[float, int, Future[Any], Callable[..., Any], tuple[object, ...]]] = []
         self._number = itertools.count()
         self._ready = threading.Condition()
         self._closed = False
@@ -66,7 +70,8 @@ class Lane:
                 raise RuntimeError("the service is closed")
             if len(self._waiting) >= self._most:
                 raise Busy(1.0)
-            heapq.heappush(self._waiting, (urgency.get(), next(self._number), future, work, args))
+            turn = time.monotonic() + HEAD_START * urgency.get()
+            heapq.heappush(self._waiting, (turn, next(self._number), future, work, args))
             self._ready.notify()
         return future
 
@@ -103,56 +108,13 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of one service, and how late its event loop is."""
+    """The lanes of one service."""
 
-    def __init__(self, threads: int, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, threads: int) -> None:
         self.answers = Lane("answer", threads)
         self.access = Lane("access", 2, 2_000)
         self.changes = Lane("changes", 2, 200)
         self.slow = Lane("slow", 2, 20)
-        self.lag = 0.0  # seconds that the event loop is late; a mean over some hundred milliseconds
-        self.under_way = 0  # requests let in
-        self._gap, self._left = 0.002, time.monotonic()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def enter(self, urgent: bool, arriving: int = 0) -> None:
-        """Count a request in, or Busy if its answer would come too late; who was let in must `leave`.
-
-        Those who were let in before leave one every `gap` seconds, whatever it is that takes the time: so long times
-        their number is what a new one waits (Little's law). A few are always let in: it is not their number
-        that makes it slow. Decisions are still taken when nothing else is. arriving: those of them whose bodies are
-        still on their way, who keep nobody waiting.
-        """
-        before = self.under_way - arriving
-        wait = before * self._gap + self.lag
-        if before >= FEW and wait > self._patience * (1.5 if urgent else 1.0):
-            raise Busy(wait)
-        self.under_way += 1
-
-    def leave(self, arriving: int = 0) -> None:
-        """A request that was let in is answered."""
-        now = time.monotonic()
-        if self.under_way - arriving >= FEW:
-            gap = min(now - self._left, 4 * self._gap + 0.005)  # one long pause is no trend
-            self._gap += 0.05 * (gap - self._gap)
-        self._left, self.under_way = now, self.under_way - 1
-
-    def watch(self) -> None:
-        """Begin to measure how late the event loop is; called in it."""
-        loop = asyncio.get_running_loop()
-
-        def tick(due: float) -> None:
-            self.lag += 0.2 * (max(0.0, loop.time() - due) - self.lag)
-            self._timer = loop.call_later(TICK, tick, loop.time() + TICK)
-
-        tick(loop.time())
-
-    def rest(self) -> None:
-        """Stop measuring."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def close(self) -> None:
         """Close all lanes."""

@@ -17,7 +17,7 @@ import uvicorn
 from whatelse.errors import WhatelseError
 from whatelse.server.app import create_app
 from whatelse.server.auth import Gate
-from whatelse.server.chores import chores
+from whatelse.server.chores import chores, settle
 from whatelse.server.connections import protocol
 from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings, SettingsError
@@ -62,17 +62,18 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
 
 def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve in this process."""
-    service = open_service(settings)
+    service, usual = open_service(settings), gc.get_threshold()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when done; the rest is closed too
     try:
         Gate(service).check()
         listening = listen(settings)
-        gc.freeze()  # model, visits and libraries stay: looking through them again and again would stop everybody
+        settle()
         # uvicorn raises Ctrl-C again when all is closed: that is how serving ends
         with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(service, listening, announce))
     finally:
         gc.unfreeze()  # or libraries complain at the end about what was never freed
+        gc.set_threshold(*usual)
         service.close()
 
 
@@ -80,13 +81,17 @@ def listen(settings: Settings) -> socket.socket:
     """A socket on the address and port of the settings; SettingsError if they cannot be had."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server(
+        made = socket.create_server(
             (settings.host.strip("[]"), settings.port), family=family, backlog=2048, reuse_port=settings.workers > 1
         )
     except OSError as error:
         raise SettingsError(
             f"cannot listen on {settings.host} port {settings.port} ({error.strerror}); choose another --port"
         ) from None
+    # head and body of an answer are two writes: without this the second waits for the client, 40 ms, where the
+    # event loop does not see to it
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
 
 
 def server_of(service: Service) -> uvicorn.Server:
@@ -94,7 +99,7 @@ def server_of(service: Service) -> uvicorn.Server:
     settings = service.settings
     config = uvicorn.Config(
         create_app(service),
-        http=protocol(settings),
+        http=protocol(service),
         ws="none",
         log_config=None,
         access_log=False,

@@ -70,6 +70,7 @@ class Store:
         self._queue: queue.SimpleQueue[_Wanted | Event | Future[None] | None] = queue.SimpleQueue()
         self._events: list[Event] = []  # the writer's own: lines that no commit has taken yet
         self._waiting = 0  # audit lines asked for and not written
+        self.committed = -math.inf  # when the last commit succeeded (time.monotonic), unless one has failed since
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="whatelse-writer", daemon=True)
         self._writer.start()
@@ -164,6 +165,7 @@ class Store:
                 self._commit(batch[:b], pulses, events[:e])
                 self._commit(batch[b:], [], events[e:])
                 return
+            self.committed = -math.inf
             failed = StoreError(f"the database did not take the decision ({type(error).__name__})")
             for item in batch:
                 item.future.set_exception(failed)
@@ -176,6 +178,7 @@ class Store:
                 log.error("audit lines were not taken: lines=%d error=%s", len(events), type(error).__name__)
             return
         self._waiting -= len(events)
+        self.committed = time.monotonic()
         for item, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 item.future.set_exception(outcome)
@@ -231,7 +234,9 @@ class Store:
                     continue
                 line = next_line(history, wanted, now)
             except WhatelseError as refused:
-                outcomes.append(refused)
+                # without the frames it came through: they hold `outcomes`, and only the garbage collector, which stops
+                # everybody, would find that nobody needs either
+                outcomes.append(refused.with_traceback(None))
                 continue
             history.append(line)
             known[line.request] = line
