@@ -17,6 +17,7 @@ from whatelse.noisyor import NoisyOr
 from whatelse.noisyor.enumeration import enumerate_posterior
 from whatelse.noisyor.likelihood import sample
 from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.states import bound_children, bound_coupled
 
 flags = st.booleans()
 seeds = st.integers(0, 2**32 - 1)
@@ -298,3 +299,23 @@ def test_questions_that_are_refused(rng, question, problem):
 def test_enumeration_refuses_too_many_conditions(rng):
     with pytest.raises(QueryError, match="use posterior"):
         enumerate_posterior(random_model(rng, m=26), [0])
+
+
+def test_the_quick_bound_is_the_bound() -> None:
+    """Products of rows for what is a sum over sets, term by term; out of range it declines."""
+    rng = np.random.default_rng(5)
+    for scale, above in ((1.0, 0.0), (6.0, -8.0), (20.0, -30.0), (200.0, 0.0)):
+        for _ in range(20):
+            M = int(rng.integers(1, 9))
+            pair = np.triu(rng.normal(0, 1, (M, M)), 1)
+            pair += pair.T
+            gain, cond = rng.normal(above, scale, M), rng.permutation(M).astype(np.int32)
+            factor = np.exp(pair)
+            exact, quick, rest = np.empty(M), np.empty(M), np.empty(M)
+            bound_children(0, M, -1, True, pair, cond, gain, np.empty(M), np.empty(2), exact)
+            shared = np.sqrt(np.maximum(factor, 1.0))
+            if bound_coupled(0, M, factor, shared, cond, gain, rest, quick):
+                assert (quick >= exact - 1e-9).all()
+                assert (quick <= exact + 1.1e-3).all()
+            else:
+                assert scale == 200.0

@@ -179,6 +179,38 @@ def bound_children(
             add_term(sums, d, gain[i])
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc"})  # sums and products may be reordered, so that they vectorise
+def bound_coupled(
+    first: int, size: int, factor: Floats, shared: Floats, cond: Int32s, gain: Floats, odds: Floats, log_bound: Floats
+) -> bool:  # fmt: skip
+    """`bound_children` with couplings and any number on, where all numbers are in range; if not, False.
+
+    factor (M, M) is exp(J), shared (M, M) its root where that is above 1. odds[l] is exp(gain_l + h_l) of the
+    conditions met so far, the last child's first, and 0 of others: whole rows then go through without a choice, a
+    logarithm a child.
+    """
+    for k in range(odds.size):
+        odds[k] = 0.0
+    for q in range(size - 1, -1, -1):
+        i = cond[first + q]
+        total, product, half = 0.0, 1.0, 1.0
+        for k in range(odds.size):
+            r = odds[k] * factor[i, k]
+            total += r
+            product *= 1.0 + r
+        if not product < LARGE or gain[i] > 300.0:
+            return False
+        if total < 1e-3:  # the product less one would lose digits; this is no less, and hardly more
+            log_bound[q] = math.log(total + total * total) if total > 0.0 else -np.inf
+        else:
+            log_bound[q] = math.log(product - 1.0)
+        for k in range(odds.size):
+            half *= shared[i, k] if odds[k] > 0.0 else 1.0
+            odds[k] *= shared[i, k]
+        odds[i] = math.exp(gain[i]) * half
+    return True
+
+
 @njit(cache=True, nogil=True)
 def search(
     rows: Floats, leak: Floats, w: Floats, unary: Floats, pair: Floats, pick: int, tolerance: float, budget: int,
@@ -202,7 +234,12 @@ def search(
     on, ends = np.empty(P), np.empty(P + 1, np.int64)
     order, gain, given, half = np.empty(M, np.int64), np.empty(M), np.empty(M), np.empty(M)
     child_causes, child_alive, log_bound = np.empty(M), np.empty(M, np.bool_), np.empty(M)
-    sums = np.empty(max(pick, 1) + 1)
+    sums, odds = np.empty(max(pick, 1) + 1), np.empty(M)
+    factor, shared = np.empty((M, M)), np.empty((M, M))
+    for a in range(M if coupled and pick < 0 else 0):
+        for b in range(a + 1):
+            factor[a, b] = factor[b, a] = math.exp(pair[a, b])
+            shared[a, b] = shared[b, a] = math.sqrt(max(factor[a, b], 1.0))
 
     parent[0], cond[0], last[0], linear[0] = -1, -1, M + 1, 0.0
     runs = split_products(leak, w, ends)
@@ -260,7 +297,9 @@ def search(
         tolerated = math.log(tolerance * found) + top if found > 0.0 else -np.inf
         more = -1 if pick < 0 else pick - depth - 1
         if more != 0:
-            bound_children(size, children, more, coupled, pair, cond, gain, half, sums, log_bound)
+            quick = coupled and pick < 0 and bound_coupled(size, children, factor, shared, cond, gain, odds, log_bound)
+            if not quick:
+                bound_children(size, children, more, coupled, pair, cond, gain, half, sums, log_bound)
             for q in range(children):
                 c = size + q
                 key = linear[c] + causes[c] + log_bound[q]
