@@ -15,6 +15,9 @@ and the rest of L, which covers the pairs inside T (negative ones are dropped: t
     sum over T nonempty  <=  W(c) (prod_{l in L} (1 + r_l) - 1)        any number on
     sum over |T| = d     <=  W(c) e_d(r_l, l in L)                     exactly d more on, e_d the symmetric polynomial
 
+A set of one has no pairs, so there h_l is not needed: with couplings, sum r_l in the first is replaced by the sum of
+r_l exp(-h_l). Most of the bound is of such sets.
+
 The search always expands the state with the largest bound, and stops when what is left is small enough or when
 it has weighed `budget` states. Weights are relative to exp(top), the largest met so far.
 """
@@ -181,33 +184,35 @@ def bound_children(
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})  # sums and products may be reordered, so that they vectorise
 def bound_coupled(
-    first: int, size: int, factor: Floats, shared: Floats, cond: Int32s, gain: Floats, odds: Floats, log_bound: Floats
+    first: int, size: int, factor: Floats, shared: Floats, cond: Int32s, gain: Floats, bare: Floats, odds: Floats,
+    log_bound: Floats,
 ) -> bool:  # fmt: skip
     """`bound_children` with couplings and any number on, where all numbers are in range; if not, False.
 
-    factor (M, M) is exp(J), shared (M, M) its root where that is above 1. odds[l] is exp(gain_l + h_l) of the
-    conditions met so far, the last child's first, and 0 of others: whole rows then go through without a choice, a
-    logarithm a child.
+    factor (M, M) is exp(J), shared (M, M) its root where that is above 1. Of the conditions met so far, the last
+    child's first, bare[l] is exp(gain_l) and odds[l] is exp(gain_l + h_l); both are 0 of others: whole rows then go
+    through without a choice, and a child takes one logarithm.
     """
     for k in range(odds.size):
-        odds[k] = 0.0
+        bare[k] = odds[k] = 0.0
     for q in range(size - 1, -1, -1):
         i = cond[first + q]
-        total, product, half = 0.0, 1.0, 1.0
+        one, total, product, half = 0.0, 0.0, 1.0, 1.0
         for k in range(odds.size):
             r = odds[k] * factor[i, k]
+            one += bare[k] * factor[i, k]
             total += r
             product *= 1.0 + r
         if not product < LARGE or gain[i] > 300.0:
             return False
-        if total < 1e-3:  # the product less one would lose digits; this is no less, and hardly more
-            log_bound[q] = math.log(total + total * total) if total > 0.0 else -np.inf
-        else:
-            log_bound[q] = math.log(product - 1.0)
+        # Sets of two and more; where the difference would lose digits, what is no less and hardly more.
+        more = total * total if total < 1e-3 else product - 1.0 - total + 1e-15 * product
+        log_bound[q] = math.log(one + more) if one > 0.0 else -np.inf
         for k in range(odds.size):
             half *= shared[i, k] if odds[k] > 0.0 else 1.0
             odds[k] *= shared[i, k]
-        odds[i] = math.exp(gain[i]) * half
+        bare[i] = math.exp(gain[i])
+        odds[i] = bare[i] * half
     return True
 
 
@@ -234,7 +239,7 @@ def search(
     on, ends = np.empty(P), np.empty(P + 1, np.int64)
     order, gain, given, half = np.empty(M, np.int64), np.empty(M), np.empty(M), np.empty(M)
     child_causes, child_alive, log_bound = np.empty(M), np.empty(M, np.bool_), np.empty(M)
-    sums, odds = np.empty(max(pick, 1) + 1), np.empty(M)
+    sums, bare, odds = np.empty(max(pick, 1) + 1), np.empty(M), np.empty(M)
     factor, shared = np.empty((M, M)), np.empty((M, M))
     for a in range(M if coupled and pick < 0 else 0):
         for b in range(a + 1):
@@ -297,8 +302,9 @@ def search(
         tolerated = math.log(tolerance * found) + top if found > 0.0 else -np.inf
         more = -1 if pick < 0 else pick - depth - 1
         if more != 0:
-            quick = coupled and pick < 0 and bound_coupled(size, children, factor, shared, cond, gain, odds, log_bound)
-            if not quick:
+            if not (coupled and pick < 0) or not bound_coupled(
+                size, children, factor, shared, cond, gain, bare, odds, log_bound
+            ):
                 bound_children(size, children, more, coupled, pair, cond, gain, half, sums, log_bound)
             for q in range(children):
                 c = size + q
