@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -82,11 +83,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--database", help="PostgreSQL URL; SQLite in a temporary folder if not given")
+    parser.add_argument("--workers", type=int, default=1, help="processes that serve; more than one needs PostgreSQL")
+    parser.add_argument("--folder", type=Path, help="keeps the department for the next run")
     given = parser.parse_args()
+    os.environ["WHATELSE_WORKERS"] = str(given.workers)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = given.folder or Path(name)
+        folder.mkdir(exist_ok=True)
         make_department(folder)
-        database = given.database or f"sqlite:///{folder / 'decisions.db'}"
+        database = given.database or f"sqlite:///{Path(name) / 'decisions.db'}"
         tokens = make_tokens(database, given.clients)
         server = Server(folder, free_port(), database)
         server.start()
@@ -103,6 +108,7 @@ def main() -> None:
         stored = check_store(database, tally.acknowledged)
     goal = min(300.0, 0.5 * (before + after) / 2)
     result: dict[str, Any] = {
+        "workers": given.workers,
         "answers_per_second": round(rate, 1),
         "goal_per_second": round(goal, 1),
         "trivial_per_second": [round(before, 1), round(after, 1)],

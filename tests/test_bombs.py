@@ -18,6 +18,7 @@ from whatelse.errors import InputError, WhatelseError
 from whatelse.limits import read_yaml
 from whatelse.server.settings import load_settings
 from whatelse.sources import read_visits
+from whatelse.sources.codings import load_codings
 from whatelse.text import load_rules
 
 
@@ -80,7 +81,7 @@ def test_a_link_to_a_device(tmp_path: Path, name: str) -> None:
         list(read_visits(tmp_path / name))
 
 
-@pytest.mark.parametrize("load", [AnchorSet.load, load_rules, lambda p: load_settings(p, model="x"),
+@pytest.mark.parametrize("load", [AnchorSet.load, load_rules, lambda p: load_settings(p, model="x"), load_codings,
                                   lambda p: list(read_visits("x.csv", columns=p))])  # fmt: skip
 def test_documents_that_are_too_deep_too_long_or_endless(tmp_path: Path, load: object) -> None:
     deep, long, endless = (tmp_path / f"{name}.yaml" for name in ("deep", "long", "endless"))
@@ -92,10 +93,40 @@ def test_documents_that_are_too_deep_too_long_or_endless(tmp_path: Path, load: o
             load(path)  # type: ignore[operator]
 
 
+LINES = range(1, 12)
+ALIASES = "a0: &a0 [x]\n" + "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in LINES)
+MERGED = "a0: &a0 {x: y}\n" + "".join(f"a{k}: &a{k} {{<<: [{', '.join([f'*a{k - 1}'] * 9)}]}}\n" for k in LINES)
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    (ALIASES, "WHATELSE_MAX_VALUES"),
+    (MERGED, "WHATELSE_MAX_VALUES"),
+    ("a: &a [*a]", "WHATELSE_MAX_VALUES"),
+    ("a: [" + "1, " * 600_000 + "]", "WHATELSE_MAX_VALUES"),
+    ("a: 1" + ":59" * 300_000, "number of more than 1,000"),
+    ("a: " + "1" * 5_000, "number of more than 1,000"),
+])  # fmt: skip
+def test_documents_that_grow(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with refused(says, 30):
+        read_yaml(path)
+
+
+def test_values_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for text in ("conditions: 2020-99-99", "a: !!python/object/apply:os.system [x]", "? [a]\n: b", "\0"):
+        path.write_text(text)
+        with pytest.raises(WhatelseError):
+            AnchorSet.load(path)
+
+
 def test_what_is_within_limits_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("a: {b: [1, {c: d}]}\n")
     assert read_yaml(path) == {"a": {"b": [1, {"c": "d"}]}}
+    path.write_text("a: &a [1, 2]\nb: *a\nc: {<<: &m {x: 1}, y: " + "z" * 2_000 + "}\nd: {<<: *m}\n")
+    assert read_yaml(path) == {"a": [1, 2], "b": [1, 2], "c": {"x": 1, "y": "z" * 2_000}, "d": {"x": 1}}
 
 
 def test_an_id_that_no_database_keeps(tmp_path: Path) -> None:

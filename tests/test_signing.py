@@ -8,7 +8,9 @@ import os
 import shutil
 import stat
 import struct
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,19 +70,24 @@ def test_a_sparse_file_of_six_gigabytes_is_refused_at_once(saved: Path, tmp_path
 def test_answers_go_on_while_a_model_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import whatelse.server.service as module
 
+    gate, begun = threading.Event(), threading.Event()
+
     def slow(path: Path, trusted: object = ()) -> Tagger:
-        time.sleep(3)
+        begun.set()
+        assert gate.wait(60)
         return load_model(path)
 
     monkeypatch.setattr(module, "load_model", slow)
-    with service(tmp_path) as opened, client(opened) as web:
-        web.get(f"/api/visits/{opened.worklist.keys[0]}")
-        loading = opened.lanes.slow.submit(opened.reload)
-        start = time.monotonic()
-        assert web.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
-        assert web.post("/api/suggest", json={"visit": {"age": 50}}).status_code == 200
-        assert time.monotonic() - start < 2.5 and not loading.done()
-        loading.result(20)
+    with service(tmp_path) as opened, client(opened) as web, ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(web.post, "/admin/model", json={})
+        assert begun.wait(20)
+        try:
+            assert web.get(f"/api/visits/{opened.worklist.keys[0]}", timeout=20).status_code == 200
+            assert web.post("/api/suggest", json={"visit": {"age": 50}}, timeout=20).status_code == 200
+            assert not loading.done()
+        finally:
+            gate.set()
+        assert loading.result(20).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,10 @@ LIMITS = {
     "WHATELSE_MAX_EXPANSION": (200, "times that a compressed file may grow"),
     "WHATELSE_MAX_DOCUMENT": (4 << 20, "bytes of a YAML file"),
     "WHATELSE_MAX_DEPTH": (50, "levels that a YAML file may be nested"),
+    "WHATELSE_MAX_VALUES": (500_000, "values in a YAML file, aliases written out"),
 }
+LONGEST = 1_000  # characters of a number in a YAML file: turning digits into one takes the square of their number
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SMALL = 256 << 20  # bytes that any file may grow to
 
 
@@ -60,17 +63,54 @@ def check_line(path: Path, length: int) -> None:
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file within limits; OSError, UnicodeDecodeError and yaml.YAMLError as they come."""
-    most, deepest = limit("WHATELSE_MAX_DOCUMENT"), limit("WHATELSE_MAX_DEPTH")
+    most = limit("WHATELSE_MAX_DOCUMENT")
     regular(path)
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise InputError(f"has more than {most:,} bytes; if that is right, set WHATELSE_MAX_DOCUMENT higher", file=path)
-    text, depth = data.decode("utf-8"), 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):  # building the objects recurses, reading the events does not
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > deepest:
+    text = data.decode("utf-8")
+    _check_shape(path, text)
+    try:
+        return yaml.load(text, Loader=LOADER)
+    except ValueError as error:  # a date in the 13th month, a number of thousands of digits
+        raise yaml.YAMLError(str(error)) from None
+
+
+def _check_shape(path: Path, text: str) -> None:
+    """InputError if the objects would be too deep or too many, by the events alone, which cost no more than the text.
+
+    An alias counts as all that it stands for: ten lines of ten aliases each are ten thousand million values, and
+    merging them ('<<') goes through every one.
+    """
+    deepest, most = limit("WHATELSE_MAX_DEPTH"), limit("WHATELSE_MAX_VALUES")
+    sizes: dict[str | None, int] = {}  # values that an anchor stands for
+    within: list[tuple[str | None, int]] = [(None, 0)]  # the collections around: name, values up to its beginning
+    count = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.NodeEvent):
+            own = 1 if not isinstance(event, yaml.AliasEvent) else sizes.get(event.anchor, most + 1)  # or of itself
+            count += own
+            if isinstance(event, yaml.ScalarEvent):
+                if event.anchor:
+                    sizes[event.anchor] = 1
+                if not event.style and len(event.value) > LONGEST and event.value[0] in "+-.0123456789":
+                    raise InputError(
+                        f"has a number of more than {LONGEST:,} characters; is it text? quote it", file=path
+                    )
+            if isinstance(event, yaml.CollectionStartEvent):
+                within.append((event.anchor, count - 1))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = within.pop()
+            if anchor:
+                sizes[anchor] = count - before
+        if len(within) > deepest + 1:
             raise InputError(
                 f"is nested more than {deepest} levels deep; if that is right, set WHATELSE_MAX_DEPTH higher", file=path
             )
-    return yaml.safe_load(text)
+        if count > most:
+            raise InputError(
+                f"holds more than {most:,} values, aliases written out; if that is right, set WHATELSE_MAX_VALUES "
+                "higher",
+                file=path,
+            )

@@ -42,7 +42,13 @@ def create_app(service: Service) -> ASGIApp:
         service.ready = False
 
     app = FastAPI(
-        title="whatelse", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="whatelse",
+        version=__version__,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect repeats the name that the client gave, and http where a proxy speaks https
+        lifespan=lifespan,
     )
     app.state.service, app.state.gate = service, Gate(service)
     app.include_router(visits.router)

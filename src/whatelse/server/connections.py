@@ -74,6 +74,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
         _unread: asyncio.TimerHandle | None = None  # runs while the client does not read
         _loose = 0  # bytes that came since a request began or a piece of its body was taken
         _size = _number = 0  # of the headers of this request
+        _whole = False  # whether all headers of this request are here
         _wait = 0.0  # seconds that this request would wait: it is refused
 
         # ---- coming and going
@@ -108,7 +109,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             self._size = self._number = 0
-            self._wait = 0.0
+            self._wait, self._whole = 0.0, False
             self._await_head()
             super().on_message_begin()
 
@@ -117,13 +118,15 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             super().on_url(url)
 
         def on_header(self, name: bytes, value: bytes) -> None:
+            if self._whole:  # a trailer: a proxy may let through there what it takes out of a head
+                return
             self._size += len(name) + len(value)
             self._number += 1
             if self._number <= most_headers and self._size <= most_bytes:
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            self._loose = 0
+            self._loose, self._whole = 0, True
             self._cancel("_head")
             if self._number > most_headers or self._size > most_bytes:
                 self._refuse(431, b"Request Header Fields Too Large")

@@ -31,6 +31,7 @@ from whatelse.server.turnstile import ALWAYS, Turnstile, counted, urgent
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+ONE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"x-whatelse-csrf")
 
 
 class Refused(HTTPException):
@@ -69,6 +70,8 @@ class Guard:
 
         try:
             headers = dict(scope["headers"])
+            if len(headers) < len(scope["headers"]):
+                _only_one(scope["headers"])
             self._check(scope, headers)
             body = Body(receive, self._most(scope["path"]), self.service.settings.client_seconds)
             body.check_length(headers)
@@ -225,6 +228,14 @@ def _netloc(origin: str) -> str | None:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
+
+
+def _only_one(headers: list[tuple[bytes, bytes]]) -> None:
+    """Refused if there are two of what decides: whoever stands in front may have read the other one."""
+    names = [name for name, _ in headers]
+    for name in ONE:
+        if names.count(name) > 1:
+            raise Refused(400, f"there are several {name.decode()} headers; send one")
 
 
 def failure(scope: Scope) -> dict[str, str]:

@@ -102,6 +102,7 @@ def server_of(service: Service) -> uvicorn.Server:
         http=protocol(service),
         ws="none",
         log_config=None,
+        log_level="error",  # a line for each malformed request is a stranger's way to fill a disk
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.limits import read_yaml
 from whatelse.visits import Code
 
 NoteKind = Literal["triage", "provider"]
@@ -91,7 +92,7 @@ def load_codings(path: str | Path | None = None) -> Codings:
     if path is None:
         return _shipped()
     try:
-        own = yaml.safe_load(Path(path).read_text("utf-8"))
+        own = read_yaml(Path(path))
     except FileNotFoundError:
         raise InputError("no such codings file", file=path) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
