@@ -21,7 +21,7 @@ from serving import client, service
 from test_fhir import visit_resources
 from whatelse.server import Service
 from whatelse.server.cds.cards import choose, evidence_of, plain
-from whatelse.server.cds.hooks import Call
+from whatelse.server.cds.messages import Call
 from whatelse.server.cds.threshold import by_burden, stays
 from whatelse.sources import read_visits
 from whatelse.visits import Known, Visit

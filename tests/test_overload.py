@@ -136,7 +136,7 @@ def test_bodies_on_their_way_count_when_they_are_whole(clock: list[float]) -> No
 
 def slow_down(made: Service) -> None:
     """As if so much were under way that nobody else may come."""
-    made.turnstile.under_way, made.turnstile._gap = 1_000, 1.0
+    made.turnstiles.pages.under_way, made.turnstiles.pages._gap = 1_000, 1.0
 
 
 def test_slow_bodies_of_what_is_not_counted_open_no_door(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_slow_bodies_of_what_is_not_counted_open_no_door(tmp_path: Path) -> None
                         b"Content-Length: 99\r\n\r\n{")  # fmt: skip
             slow.append(raw)
         time.sleep(0.3)
-        assert not opened.turnstile.arriving  # they would be taken off those who wait
+        assert not opened.turnstiles.pages.arriving  # they would be taken off those who wait
         for raw in slow:
             raw.close()
 
@@ -171,7 +171,7 @@ def test_the_door_says_no_before_anything_is_read_and_goes_on(tmp_path: Path) ->
             assert long.status_code == 503 and long.headers["connection"] == "close"
             counted = web.get("/metrics").text
             assert 'whatelse_requests_total{route="none",status="503"} 9.0' in counted
-            opened.turnstile.under_way = 0
+            opened.turnstiles.pages.under_way = 0
             assert web.get(f"/api/visits/{key}").status_code == 200
         with socket.create_connection(address(url), timeout=5) as raw:  # two in one piece: both are answered, in order
             slow_down(opened)
@@ -183,8 +183,8 @@ def test_the_door_says_no_before_anything_is_read_and_goes_on(tmp_path: Path) ->
         with socket.create_connection(address(url), timeout=5) as raw:  # refused, and never sends its body
             raw.sendall(b"POST /api/why HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
             time.sleep(0.1)
-            assert opened.turnstile.under_way == 1_000
-        opened.turnstile.under_way = 0
+            assert opened.turnstiles.pages.under_way == 1_000
+        opened.turnstiles.pages.under_way = 0
 
 
 # ---- what is left over

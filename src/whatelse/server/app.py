@@ -36,9 +36,9 @@ def create_app(service: Service) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
-        service.turnstile.watch()
+        service.turnstiles.watch()
         yield
-        service.turnstile.rest()
+        service.turnstiles.rest()
         service.ready = False
 
     app = FastAPI(

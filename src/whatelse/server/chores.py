@@ -38,7 +38,7 @@ async def chores(service: Service) -> None:
     swept = time.monotonic()
     while True:
         since = time.monotonic() - swept
-        if since > (SWEEP if service.turnstile.under_way == 0 else AT_LAST):
+        if since > (SWEEP if service.turnstiles.under_way == 0 else AT_LAST):
             gc.collect()
             swept = time.monotonic()
         try:

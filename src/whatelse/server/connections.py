@@ -19,10 +19,9 @@ from whatelse.server.addresses import Addresses
 from whatelse.server.lanes import Busy
 from whatelse.server.service import Service
 from whatelse.server.settings import Settings
-from whatelse.server.turnstile import counted, urgent
+from whatelse.server.turnstile import HOOKS, counted, urgent
 
 TASK, GONE = "whatelse.task", "whatelse.gone"  # entries of a scope: the task that answers, whether its client left
-HOOKS = "/cds-services"  # refused within the guard where browsers call them: a no needs headers for them too
 SAID = json.dumps({"detail": Busy(0.0).detail}).encode()
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: %d\r\nx-whatelse-model: %b\r\ncontent-length: %d\r\n"
@@ -64,7 +63,7 @@ class Door:
 
 def protocol(service: Service) -> type[HttpToolsProtocol]:
     """The protocol of one server, with its door."""
-    settings, turnstile = service.settings, service.turnstile
+    settings, turnstiles = service.settings, service.turnstiles
     door, seconds = Door(settings), settings.client_seconds
     most_bytes, most_headers = settings.max_head, settings.max_headers
 
@@ -162,9 +161,10 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             if self.cycle is not None and not self.cycle.response_complete:
                 return 0.0  # answers go in the order of the requests: the guard refuses this one in its turn
             path = self.url.partition(b"?")[0].decode("latin-1")
+            # where browsers call hooks the guard refuses them: a no needs headers for them too
             if not counted(path) or (settings.cds_origins and path.startswith(HOOKS)):
                 return 0.0
-            return turnstile.wait(urgent(self.parser.get_method().decode("latin-1"), path))
+            return turnstiles.of(path).wait(urgent(self.parser.get_method().decode("latin-1"), path))
 
         def _long(self) -> bool:
             """Whether more will come than is worth reading for a no."""

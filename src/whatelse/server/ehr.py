@@ -30,4 +30,4 @@ def attach(app: FastAPI, service: Service) -> None:
 def around(guarded: ASGIApp, service: Service) -> ASGIApp:
     """The guarded app, open to the EHRs' own origins where hooks are called."""
     settings = service.settings
-    return Cors(guarded, settings.cds_origins) if settings.cds_hooks and settings.cds_origins else guarded
+    return Cors(guarded, settings.cds_origins) if settings.cds_hooks else guarded

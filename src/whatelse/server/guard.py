@@ -27,7 +27,7 @@ from whatelse.server.connections import GONE, TASK
 from whatelse.server.lanes import URGENT, USUAL, Busy, urgency
 from whatelse.server.service import Service
 from whatelse.server.settings import LOOPBACK_NAMES, Settings
-from whatelse.server.turnstile import ALWAYS, Turnstile, counted, urgent
+from whatelse.server.turnstile import ALWAYS, HOOKS, Turnstile, counted, urgent
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -102,7 +102,8 @@ class Guard:
     @contextmanager
     def _admitted(self, scope: Scope, body: Body) -> Iterator[None]:
         """Refused while too much goes on, of this address or at all; health is always answered."""
-        path, address, turnstile = scope["path"], scope[ADDRESS], self.service.turnstile
+        path, address = scope["path"], scope[ADDRESS]
+        turnstile = self.service.turnstiles.of(path)
         if path not in ALWAYS:
             if self.service.store.behind and path.startswith(("/api/visits", "/api/workbench")):
                 raise Refused(503, "the audit cannot be written; try again", {"Retry-After": "5"})
@@ -129,7 +130,7 @@ class Guard:
 
     def _most(self, path: str) -> int:
         settings = self.service.settings
-        return settings.cds_max_body if settings.cds_hooks and path.startswith("/cds-services/") else settings.max_body
+        return settings.cds_max_body if settings.cds_hooks and path.startswith(HOOKS) else settings.max_body
 
     def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         static = scope["path"].startswith("/static/")

@@ -12,7 +12,7 @@ from whatelse.server.answers import Answers
 from whatelse.server.lanes import Lanes
 from whatelse.server.metrics import Metrics
 from whatelse.server.settings import Settings
-from whatelse.server.turnstile import Turnstile
+from whatelse.server.turnstile import Turnstiles
 from whatelse.server.worklist import Worklist
 from whatelse.store import Person, Store
 from whatelse.tagger import Tagger
@@ -32,7 +32,7 @@ class Service:
         self.answers = Answers()
         self.metrics = Metrics()
         self.lanes = Lanes(settings.threads)
-        self.turnstile = Turnstile(settings.max_wait)
+        self.turnstiles = Turnstiles(settings.max_wait)
         self.ready = False
         self.launched: Callable[[Any], Person | None] = lambda request: None  # whom a launch of an EHR let in
         self.closing: list[Callable[[], None]] = []  # what others need done before the database is closed

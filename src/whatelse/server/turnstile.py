@@ -16,6 +16,7 @@ ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
 # what takes long because it is long says nothing about how fast the rest is answered
 APART = ("/static/", "/api/decisions/export", "/api/session", "/admin/", "/api/workbench")
 DECIDING = ("/decisions", "/undo", "/feedback")  # these go before everything else
+HOOKS, HOOK_PATIENCE = "/cds-services", 0.35  # an EHR gives a hook about half a second in all
 FEW = 8  # requests that are let in whatever the time they take
 STRICT, CALM = 0.4, 1.0  # share of the patience that is left after a refusal, and for how many seconds
 SPAN = 0.1  # seconds over which those who leave are counted
@@ -30,6 +31,32 @@ def counted(path: str) -> bool:
 def urgent(method: str, path: str) -> bool:
     """Whether this is a decision."""
     return method == "POST" and path.endswith(DECIDING)
+
+
+class Turnstiles:
+    """One for pages and one for hooks, so that neither is refused because many of the other wait."""
+
+    def __init__(self, patience: float) -> None:
+        self.pages, self.hooks = Turnstile(patience), Turnstile(max(patience, HOOK_PATIENCE))
+
+    def of(self, path: str) -> Turnstile:
+        """The turnstile that requests for a path pass."""
+        return self.hooks if path.startswith(HOOKS) else self.pages
+
+    @property
+    def under_way(self) -> int:
+        """Requests let in."""
+        return self.pages.under_way + self.hooks.under_way
+
+    def watch(self) -> None:
+        """Begin to measure how late the event loop is; called in it."""
+        self.pages.watch()
+        self.hooks.watch()
+
+    def rest(self) -> None:
+        """Stop measuring."""
+        self.pages.rest()
+        self.hooks.rest()
 
 
 class Turnstile:

@@ -1,4 +1,4 @@
-"""Cors: lets EHRs that run in a browser call the hooks from their own origin.
+"""Cors: lets EHRs that run in a browser call the hooks from their own origin, with slashes too many or not.
 
 A hook call is let in by its token, never by a cookie, so the guard's rule against other sites is not for it: for an
 origin that is configured, what tells the guard of another site is taken off. Every other path and origin is left as
@@ -10,6 +10,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PATH = "/cds-services"
+CALLED = "whatelse.called"  # of a scope: the path as it was called, which tokens name
 TELLING = (b"origin", b"sec-fetch-site", b"cookie")
 HEADERS = b"authorization, content-type, accept"
 
@@ -24,6 +25,8 @@ class Cors:
         if scope["type"] != "http" or not (scope["path"] == PATH or scope["path"].startswith(PATH + "/")):
             await self.app(scope, receive, send)
             return
+        plain = "/" + "/".join(part for part in scope["path"].split("/") if part)
+        scope = {**scope, "path": plain, "raw_path": plain.encode(), CALLED: scope["path"]}
         origin = dict(scope["headers"]).get(b"origin", b"")
         if origin.lower() not in self._origins:
             await self.app(scope, receive, send)

@@ -8,19 +8,23 @@ so.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from pydantic import BaseModel
 
 from whatelse.server.cds.cards import Chosen, card_number, choose, evidence_of, render
+from whatelse.server.cds.cors import CALLED
 from whatelse.server.cds.log import Card, CardLog, Look, now
+from whatelse.server.cds.messages import Call, Feedback, Outcome, parse
 from whatelse.server.cds.threshold import Threshold
 from whatelse.server.cds.tokens import Callers
 from whatelse.server.ehr_settings import DAYS, allowed_server
+from whatelse.server.lru import Lru
 from whatelse.server.service import Service
 from whatelse.sources.codings import load_codings
 from whatelse.sources.fhir.client import FhirError, FhirServer
@@ -39,57 +43,10 @@ ABOUT = (
     "Suggests conditions that the record of this emergency visit speaks for and nobody has confirmed. It supports "
     "judgement and does not replace it, and writes nothing into the record."
 )
+NO_CARDS = b'{"cards": []}'
 READERS = 16  # threads that wait for FHIR servers
-Short = Annotated[str, StringConstraints(max_length=500)]
-
-
-def _bare(value: Any) -> Any:
-    """An id, also where an EHR sends a reference."""
-    return value.partition("/")[2] if isinstance(value, str) and value.startswith(("Patient/", "Encounter/")) else value
-
-
-class Lenient(BaseModel):
-    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
-
-
-class Context(Lenient):
-    userId: Short = ""
-    patientId: Annotated[Short, BeforeValidator(_bare)]
-    encounterId: Annotated[Short | None, BeforeValidator(_bare)] = None
-
-
-class Authorization(Lenient):
-    access_token: Annotated[str, StringConstraints(max_length=20_000)]
-
-
-class Call(Lenient):
-    """A call of a hook. The prefetch is looked into entry by entry, later."""
-
-    hook: Short
-    hookInstance: Short
-    context: Context
-    prefetch: dict[str, Any] | None = None
-    fhirServer: Short | None = None
-    fhirAuthorization: Authorization | None = None
-
-
-class Reason(Lenient):
-    code: Short | None = None
-
-
-class OverrideReason(Lenient):
-    reason: Reason | None = None
-
-
-class Outcome(Lenient):
-    card: Short
-    outcome: Short
-    outcomeTimestamp: Short | None = None
-    overrideReason: OverrideReason | None = None
-
-
-class Feedback(Lenient):
-    feedback: list[Outcome] = Field(max_length=100)
+CLERKS = 4  # threads that check tokens and note feedback
+RENDERED = 5_000  # cards that are kept as they were sent
 
 
 class Cards:
@@ -104,29 +61,48 @@ class Cards:
         self.threshold = Threshold(settings, self.log, service.worklist)
         self.secret = service.store.secret("cards")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="whatelse-fhir")
+        self.clerks = ThreadPoolExecutor(CLERKS, thread_name_prefix="whatelse-clerk")
+        self._rendered: Lru[tuple[str, str, bool, tuple[str, ...]], bytes] = Lru(RENDERED)
 
     def close(self) -> None:
-        self.readers.shutdown(wait=False, cancel_futures=True)
+        for threads in (self.readers, self.clerks):
+            threads.shutdown(wait=False, cancel_futures=True)
         self.log.close()
 
     def shows(self, user: str, day: datetime) -> bool:
         """Whether this person sees cards today."""
         settings = self.service.settings
         mode = self.log.mode() or settings.cds_mode
-        wanted = not settings.cds_users or user in settings.cds_users
+        wanted = not settings.cds_users or user in settings.cds_users or local(user) in settings.cds_users
         return mode == "show" and wanted and (not settings.cds_weekdays or DAYS[day.weekday()] in settings.cds_weekdays)
 
     # ---- one call
+
+    def begin(self, hook: str, body: bytes) -> bytes | Call:
+        """Answer a call that has all it needs; give it back, checked, if the FHIR server has to be waited for."""
+        call = parse(Call, body)
+        if call.hook != hook:
+            raise HTTPException(400, f"this service answers the hook {hook}")
+        named = call.context.encounterId
+        if not valid_id(call.context.patientId) or (named is not None and not valid_id(named)):
+            raise HTTPException(400, "the context's patientId or encounterId is not the id of a resource")
+        if self.log.mode() == "off":
+            return NO_CARDS
+        return call if self.server(call) else self.answer(call, self.read(call))
+
+    def server(self, call: Call) -> str | None:
+        """The FHIR server that a call lets us read, if it is one of those configured."""
+        server = call.fhirServer if call.fhirAuthorization is not None else None
+        return server if server and allowed_server(self.service.settings.fhir_servers, server) else None
 
     def read(self, call: Call) -> Seen | None:
         """The visit that a call is about; None where there is no emergency visit. May wait for the FHIR server."""
         patient, named = call.context.patientId, call.context.encounterId
         resources, have = self.prefetched(call)
-        allowed = call.fhirServer is not None and allowed_server(self.service.settings.fhir_servers, call.fhirServer)
-        if call.fhirAuthorization is not None and call.fhirServer is not None and allowed:
+        if (address := self.server(call)) and call.fhirAuthorization is not None:
             token, seconds = call.fhirAuthorization.access_token, self.service.settings.fhir_seconds
             try:
-                with FhirServer(call.fhirServer, token, seconds=seconds, patience=seconds, pages=20) as server:
+                with FhirServer(address, token, seconds=seconds, patience=seconds, pages=20) as server:
                     gather(server, patient, named, self.codings, resources, have)
             except FhirError as refused:  # then with what there is
                 log.warning("a FHIR server could not be read for a hook: %s", refused.problem)
@@ -155,9 +131,11 @@ class Cards:
                     resources.partial.add(known[name].kind)
         return resources, frozenset(have)
 
-    def answer(self, call: Call, seen: Seen) -> list[dict[str, Any]]:
-        """The cards of a visit, kept whether they are shown or not."""
-        service, user = self.service, call.context.userId
+    def answer(self, call: Call, seen: Seen | None) -> bytes:
+        """The cards of a visit as JSON, kept whether they are shown or not."""
+        if seen is None:
+            return NO_CARDS
+        service, user = self.service, call.user
         visit, state, tagger = seen.visit, service.store.state(seen.visit.id), service.tagger
         known, reading, threshold = tagger.settle(state), tagger.read(visit), self.threshold.value()
         evidence, before = evidence_of(reading), self.log.of_visit(visit.id)
@@ -177,16 +155,28 @@ class Cards:
         likeliest = [[tag.condition, round(tag.probability, 4)] for tag in top]
         self.log.keep(cards, Look(now(), visit.id, call.hook, user, shown, len(cards), likeliest, list(seen.unseen)))
         if not shown:
-            return []
-        settings = service.settings
+            return NO_CARDS
+        settings, patient = service.settings, call.context.patientId
         launch = f"{settings.public}/smart/launch" if settings.smart_client_id and settings.public else None
-        patient = call.context.patientId
-        return [
-            render(one, card, reading, known, seen.unseen, self.codings, patient, settings.public, launch)
+
+        def sent(one: Chosen, card: Card) -> bytes:
+            found = render(one, card, reading, known, seen.unseen, self.codings, patient, settings.public, launch)
+            return json.dumps(found, ensure_ascii=False).encode()
+
+        # a card's number says whose and what it is: opened again with nothing new, only the reasons would cost
+        rendered = [
+            self._rendered.made((card.uuid, patient, one.again, seen.unseen), lambda o=one, c=card: sent(o, c))  # type: ignore[misc]
             for one, card in zip(chosen, cards, strict=True)
         ]
+        return b'{"cards": [' + b", ".join(rendered) + b"]}"
 
     # ---- what came of it
+
+    def note(self, body: bytes) -> None:
+        """Record what came of cards, each by itself: one that is none of ours, or nonsense, costs itself."""
+        for outcome in parse(Feedback, body).feedback:
+            if outcome is not None:
+                self.settle(outcome)
 
     def settle(self, given: Outcome) -> bool:
         """Record an outcome as a decision on the visit; False if the card is none of ours. Sent again, nothing
@@ -195,7 +185,7 @@ class Cards:
         verdict = {"accepted": "confirmed", "overridden": "rejected"}.get(given.outcome)
         if card is None or not card.shown or verdict is None:
             return False
-        reason = given.overrideReason.reason.code if given.overrideReason and given.overrideReason.reason else None
+        reason = given.reason
         shown = {
             "card": card.uuid, "hook": card.hook, "probability": card.probability, "rank": card.rank,
             "threshold": card.threshold, "reason": reason, "said_at": given.outcomeTimestamp,
@@ -236,7 +226,8 @@ async def caller(request: Request) -> str:
     issuer = None
     if scheme.lower() == "bearer" and token.strip():
         loop = asyncio.get_running_loop()
-        issuer = await loop.run_in_executor(cards.readers, cards.callers.caller, token.strip(), base + request.url.path)
+        called = base + request.scope.get(CALLED, request.url.path)
+        issuer = await loop.run_in_executor(cards.clerks, cards.callers.caller, token.strip(), called)
     if issuer is None:
         raise HTTPException(401, "the token is missing, used before, or not good here", {"WWW-Authenticate": "Bearer"})
     return issuer
@@ -268,32 +259,28 @@ async def discovery(cards: Here) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.post("/{number}")
-async def hook(cards: Here, _: Caller, number: str, call: Call) -> dict[str, Any]:
+def _described(model: type[BaseModel]) -> dict[str, Any]:
+    """The body of a route that parses it by itself, in a thread, for the description of the API."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+
+
+@router.post("/{number}", openapi_extra=_described(Call))
+async def hook(cards: Here, _: Caller, number: str, request: Request) -> Response:
     """The cards of a visit: at most three, and none is a good answer."""
     if number not in HOOKS:
         raise HTTPException(404, "there is no such service; /cds-services lists them")
-    if call.hook != HOOKS[number][0]:
-        raise HTTPException(400, f"this service answers the hook {HOOKS[number][0]}")
-    named = call.context.encounterId
-    if not valid_id(call.context.patientId) or (named is not None and not valid_id(named)):
-        raise HTTPException(400, "the context's patientId or encounterId is not the id of a resource")
-    if cards.log.mode() == "off":
-        return {"cards": []}
-    waits = call.fhirAuthorization is not None
-    loop = asyncio.get_running_loop()
-    seen = await (
-        loop.run_in_executor(cards.readers, cards.read, call) if waits else cards.service.run(cards.read, call)
-    )
-    return {"cards": await cards.service.run(cards.answer, call, seen) if seen is not None else []}
+    lane, body = cards.service.lanes.hooks, await request.body()
+    found = await lane.run(cards.begin, HOOKS[number][0], body)
+    if isinstance(found, Call):
+        seen = await asyncio.get_running_loop().run_in_executor(cards.readers, cards.read, found)
+        found = await lane.run(cards.answer, found, seen)
+    return Response(found, media_type="application/json")
 
 
-@router.post("/{number}/feedback")
-async def feedback(cards: Here, _: Caller, number: str, given: Feedback) -> dict[str, Any]:
+@router.post("/{number}/feedback", openapi_extra=_described(Feedback))
+async def feedback(cards: Here, _: Caller, number: str, request: Request) -> dict[str, Any]:
     """What came of cards: accepted confirms the tag, overridden rejects it."""
     if number not in HOOKS:
         raise HTTPException(404, "there is no such service; /cds-services lists them")
-    loop = asyncio.get_running_loop()
-    for outcome in given.feedback:
-        await loop.run_in_executor(cards.readers, cards.settle, outcome)
+    await asyncio.get_running_loop().run_in_executor(cards.clerks, cards.note, await request.body())
     return {}

@@ -124,7 +124,7 @@ class Callers:
             keys,
             algorithms=ALGORITHMS,
             issuer=issuer,
-            audience=[address, *self._audiences],
+            audience=[address, address.rstrip("/"), *self._audiences],
             options={"require": ["exp", "iat", "iss", "aud", "jti"], "enforce_minimum_key_length": True},
         )
         if claims is None or not isinstance(claims["jti"], str):
