@@ -6,9 +6,7 @@ import base64
 import copy
 import gzip
 import json
-import zipfile
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from whatelse.errors import InputError
 from whatelse.sources import read_visits
 from whatelse.sources.codings import drug_name, load_codings
 from whatelse.sources.fhir.models import Encounter
-from whatelse.sources.fhir.notes import LARGEST, attachment_text, text_of
 from whatelse.sources.fhir.resources import Resources, local, when
 from whatelse.sources.fhir.visit import current, visit_of
 from whatelse.sources.nhamcs import CHRONIC
@@ -270,50 +267,7 @@ def test_the_current_visit_is_the_newest_emergency_under_way() -> None:
     assert current(found, "p2") is None
 
 
-# ---- notes
-
-
-def test_html_is_text_without_scripts() -> None:
-    html = (
-        "<html><head><title>t</title><script>steal()</script></head><body onload=x()><p>BP&nbsp;90/60<br>no&lt;b&gt;"
-        "<style>p{}</style></p><table><tr><td>a</td><td>b</td></tr></table><svg><script>x</script></svg>end</body></html>"
-    )
-    text = text_of("text/html; charset=utf-8", html.encode())
-    assert text is not None and "steal" not in text and "x()" not in text and "p{}" not in text
-    assert text.split() == ["BP", "90/60", "no<b>", "a", "b", "end"]
-
-
-def test_rtf_is_text() -> None:
-    rtf = (
-        r"{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator Word;}\pard\b HPI:\b0  81F s/p fall\par "
-        r"caf\'e9 \u8217?s na\u239\'efve{\pict\wmetafile8 0102ff}\tab end\}}"
-    )
-    assert text_of("text/rtf", rtf.encode()) == "HPI: 81F s/p fall\ncafé ’s naïve\tend}"
-    assert text_of("application/octet-stream", b"\x00\x01") is None
-    deep = text_of("text/rtf", b"{\\rtf1 " + b"{" * 100_000 + b"x" + b"}" * 100_000)
-    assert deep == "x"
-
-
-def test_what_is_no_text_is_not_read() -> None:
-    archive = BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bomb:
-        bomb.writestr("a", b"0" * 10_000_000)
-    packed = base64.b64encode(archive.getvalue()).decode()
-    assert attachment_text("application/zip", packed) is None
-    assert attachment_text("text/plain", packed) is None, "an archive under a wrong name is no note"
-    assert attachment_text("text/plain", "no base64!") is None
-    assert attachment_text("text/plain", base64.b64encode(b"x" * (LARGEST + 1)).decode()) is None
-    assert attachment_text(None, base64.b64encode("naïve".encode("cp1252")).decode()) == "naïve"
-    assert attachment_text("text/plain; charset=bogus", base64.b64encode(b"ok").decode()) == "ok"
-
-
-@given(st.binary(max_size=300), st.sampled_from(["text/plain", "text/html", "text/rtf"]))
-def test_any_bytes_give_text_or_nothing(raw: bytes, kind: str) -> None:
-    text = text_of(kind, raw)
-    assert text is None or isinstance(text, str)
-    rtf = text_of("text/rtf", b"{\\rtf1 " + raw)
-    assert isinstance(rtf, str)
-
+# ---- strange elements
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

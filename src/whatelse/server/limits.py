@@ -1,11 +1,13 @@
-"""Limits kept in memory: token buckets by client, and how much text may be read for one question."""
+"""Limits kept in memory: token buckets by client, and how much text may be read for one question or of an EHR."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from whatelse.sources.fhir.visit import Seen
 from whatelse.text.pieces import lower, pieces
 
 CLIENTS = 10_000  # buckets remembered; the longest unused go first
@@ -48,3 +50,15 @@ def too_much_text(texts: Iterable[str | None], characters: int, words: int) -> s
     if sum(len(pieces(lower(text))) for text in given) > words:
         return f"the notes have more than {words:,} words and signs together; the setting max_words allows no more"
     return None
+
+
+def without_long_notes(seen: Seen, characters: int, words: int) -> Seen:
+    """A visit of an EHR without the notes that would take too long to read: those are not seen, and said to be so."""
+    visit, unseen = seen.visit, list(seen.unseen)
+    if too_much_text([visit.triage_note], characters, words):
+        visit, unseen = replace(visit, triage_note=None), [*unseen, "triage note"]
+    if too_much_text([visit.md_comments], characters, words):
+        visit, unseen = replace(visit, md_comments=None), [*unseen, "provider note"]
+    if too_much_text([visit.chief_complaint], characters, words):
+        visit, unseen = replace(visit, chief_complaint=None), [*unseen, "chief complaint"]
+    return replace(seen, visit=visit, unseen=tuple(dict.fromkeys(unseen)))

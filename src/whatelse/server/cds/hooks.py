@@ -24,6 +24,7 @@ from whatelse.server.cds.messages import Call, Feedback, Outcome, parse
 from whatelse.server.cds.threshold import Threshold
 from whatelse.server.cds.tokens import Callers
 from whatelse.server.ehr_settings import DAYS, allowed_server
+from whatelse.server.limits import without_long_notes
 from whatelse.server.lru import Lru
 from whatelse.server.service import Service
 from whatelse.sources.codings import load_codings
@@ -113,7 +114,10 @@ class Cards:
             return None
         if local(encounter.subject) not in (None, f"Patient/{patient}"):
             return None
-        return visit_of(encounter, resources, self.codings)
+        settings = self.service.settings
+        return without_long_notes(
+            visit_of(encounter, resources, self.codings), settings.max_characters, settings.max_words
+        )
 
     def prefetched(self, call: Call) -> tuple[Resources, frozenset[str]]:
         """The resources of a prefetch, and which of the searches they answer whole."""

@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from whatelse.server.auth import Gate, needs
 from whatelse.server.ehr_settings import allowed_server
+from whatelse.server.limits import without_long_notes
 from whatelse.server.service import Service
 from whatelse.server.smart.launches import COOKIE, STATE_COOKIE, Launch, Launches, Pending, digest
 from whatelse.server.smart.oauth import (
@@ -116,7 +117,8 @@ class Smart:
             raise LaunchError(f"The visit could not be read from the EHR: {refused.problem}.", 502) from None
         if found is None or not is_emergency(found):
             raise LaunchError("This patient has no emergency visit under way, so there is nothing to show.", 404)
-        return visit_of(found, resources, self.codings), _banner(resources, patient)
+        seen, settings = visit_of(found, resources, self.codings), self.service.settings
+        return without_long_notes(seen, settings.max_characters, settings.max_words), _banner(resources, patient)
 
     def hold(self, seen: Seen) -> str:
         """Keep a visit for the page, in memory; the key that its address has."""

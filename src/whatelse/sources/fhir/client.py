@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from whatelse.errors import InputError
+from whatelse.sources.fhir.deadline import within
 from whatelse.sources.fhir.notes import LARGEST as LARGEST_NOTE
 from whatelse.sources.fhir.resources import entries, next_page
 
@@ -57,7 +58,12 @@ class FhirServer:
         headers = {"Accept": JSON, "Accept-Encoding": "gzip"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(headers=headers, follow_redirects=False, transport=transport, trust_env=False)
+        self._http = httpx.Client(
+            headers=headers,
+            follow_redirects=False,
+            transport=transport or within(lambda: self._left("FHIR server")),
+            trust_env=False,
+        )
 
     def __enter__(self) -> FhirServer:
         return self

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import html
 import re
-from html.parser import HTMLParser
 
 LARGEST = 2_000_000  # bytes of one note; what is longer is no note
-SILENT = frozenset({"script", "style", "head", "template", "noscript", "svg", "math", "object", "iframe"})
+SILENT = frozenset(
+    {"script", "style", "head", "title", "template", "noscript", "svg", "math", "object", "iframe", "textarea"}
+)
+RAW = ("script", "style")  # what follows is none of the note's words even where they never end
 LINES = frozenset(
     {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "ul", "ol", "section", "hr"}
 )
+_TAG = re.compile(r"</?([a-zA-Z][^\s/>]*+)(?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+>")
+_NAME = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
+_HUGE = re.compile(r"&#\d{8,};?")  # no character has such a number, and turning it into one takes for ever
 _RTF = re.compile(r"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)")
 _RTF_SILENT = frozenset(
     [
@@ -96,40 +102,57 @@ def _tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.out: list[str] = []
-        self._silent = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in SILENT:
-            self._silent += 1
-        elif tag in LINES:
-            self.out.append("\n")
-        elif tag in ("td", "th"):
-            self.out.append("\t")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in LINES:
-            self.out.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in SILENT:
-            self._silent = max(0, self._silent - 1)
-        elif tag in LINES:
-            self.out.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.out.append(re.sub(r"\s+", " ", data))
-
-
 def _html(text: str) -> str:
-    reader = _Reader()
-    reader.feed(text)
-    reader.close()
-    return "\n".join(line.strip(" ") for line in "".join(reader.out).split("\n"))
+    """The words of an HTML document, however broken. One pass: what never closes is looked for once, not at every tag.
+
+    A tag that never closes is text; an element that is not shown and never closes is only its tag.
+    """
+    out: list[str] = []
+    place, last, remarks, quoted, endless = 0, text.rfind(">"), text.rfind("-->"), True, set[str]()
+    while 0 <= (start := text.find("<", place)) < last:
+        _say(out, text[place:start])
+        name, place, quoted = _tag(text, start, quoted, start + 4 <= remarks)
+        if name is None:
+            if place == start:
+                _say(out, "<")
+                place += 1
+        elif name in SILENT and text[start + 1] != "/" and name not in endless:
+            ending = re.compile(
+                rf"</{name}(?![\w-])[^>]*+>?" + (r"|(?=<body)" if name == "head" else ""), re.IGNORECASE
+            )
+            if (over := ending.search(text, place)) is not None:
+                place = over.end()
+            elif name in RAW:
+                place = last = len(text)
+            else:
+                endless.add(name)
+        elif name in LINES:
+            out.append("\n")
+        elif name in ("td", "th") and text[start + 1] != "/":
+            out.append("\t")
+    _say(out, text[place:])
+    return "\n".join(line.strip(" ") for line in "".join(out).split("\n"))
+
+
+def _tag(text: str, start: int, quoted: bool, remarks: bool) -> tuple[str | None, int, bool]:
+    """Name of the tag at `start` (None where it has none), where it ends (`start` where it is none), and whether
+    quotes are still believed: one that never closes would be looked for again at every tag. remarks: one ends later."""
+    if remarks and text.startswith("<!--", start):
+        return None, text.find("-->", start + 4) + 3, quoted
+    if text.startswith(("<!", "<?"), start):
+        return None, text.find(">", start) + 1, quoted
+    found = _TAG.match(text, start) if quoted else None
+    if found is not None:
+        return found[1].lower(), found.end(), True
+    named = _NAME.match(text, start)
+    if named is None:
+        return None, start, quoted
+    return named[1].lower(), text.find(">", start) + 1, False
+
+
+def _say(out: list[str], text: str) -> None:
+    if text:
+        out.append(re.sub(r"\s+", " ", html.unescape(_HUGE.sub("\ufffd", text))))
 
 
 def _rtf(text: str) -> str:
