@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,9 +23,11 @@ from hooking import LEAVE, VIEW, call, cards, titles
 from serving import client, service
 from test_fhir import visit_resources
 from whatelse.server import Service
+from whatelse.server.cds import messages
 from whatelse.server.cds.cards import choose, evidence_of, plain
 from whatelse.server.cds.messages import Call
 from whatelse.server.cds.threshold import by_burden, stays
+from whatelse.server.lanes import Busy
 from whatelse.sources import read_visits
 from whatelse.visits import Known, Visit
 
@@ -320,6 +325,58 @@ def test_a_call_that_is_too_long(tmp_path: Path) -> None:
         assert http.post(VIEW, json=padded).status_code == 200
         padded["prefetch"]["more"] = "x" * 2_500_000
         assert http.post(VIEW, json=padded).status_code == 413
+
+
+def test_a_call_that_takes_long_keeps_nobody_else_waiting(
+    http: httpx.Client, opened: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megabytes of JSON are parsed in the hooks' own lane: neither the event loop nor a page waits for it."""
+    begun, gate, where = threading.Event(), threading.Event(), list[str]()
+
+    def slowly(body: bytes) -> Any:
+        where.append(threading.current_thread().name)
+        begun.set()
+        assert gate.wait(30)
+        return json.loads(body)
+
+    monkeypatch.setattr(messages, "json", SimpleNamespace(loads=slowly, JSONDecodeError=json.JSONDecodeError))
+    body = call()
+    body["prefetch"]["more"] = ["x"] * 1_000_000
+    with ThreadPoolExecutor(1) as others:
+        answer = others.submit(http.post, VIEW, json=body)
+        assert begun.wait(30)
+        with httpx.Client(base_url=http.base_url, timeout=30) as page:
+            assert page.get("/healthz").status_code == 200
+            assert page.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
+            assert page.get("/cds-services").status_code == 200
+        assert not answer.done()
+        gate.set()
+        assert answer.result(30).json()["cards"]
+    assert where[0].startswith("whatelse-hook")
+
+
+def test_hooks_may_wait_longer_than_a_page_and_are_counted_apart(opened: Service) -> None:
+    turns, hooks = opened.lanes.turns, opened.lanes.hook_turns
+    for _ in range(100):
+        hooks.enter()  # 100 of 2 ms are 0.2 s
+    turns.enter()
+    for _ in range(100):
+        turns.under_way += 1
+    with pytest.raises(Busy):
+        turns.enter()
+    with pytest.raises(Busy):
+        for _ in range(100):
+            hooks.enter()
+    assert 150 <= hooks.under_way <= 190, "up to 0.35 s"
+
+
+def test_a_note_too_long_to_read_is_not_seen(opened: Service) -> None:
+    resources, hooked = visit_resources(), _state(opened)
+    resources[2]["content"][0]["attachment"]["data"] = base64.b64encode(b"fell " * 200_000).decode()
+    seen = hooked.read(Call.model_validate(call(resources)))
+    assert seen.visit.triage_note is None and seen.unseen == ("triage note",)
+    assert seen.visit.md_comments == "81F s/p fall. ct head neg"
+    hooked.close()
 
 
 def test_nothing_of_a_record_is_logged(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
