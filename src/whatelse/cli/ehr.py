@@ -7,7 +7,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +113,12 @@ def omop(
     cdm_schema: str | None = typer.Option(None, "--cdm-schema", help="Schema that the CDM is read from."),
     results_schema: str | None = typer.Option(None, "--results-schema", help="Schema that is written to."),
     table: str = typer.Option("cohort", "--table", help="Name of the table of cohorts."),
+    note_nlp: bool = typer.Option(False, "--note-nlp", help="Also write what the notes say, as rows of NOTE_NLP."),
     codings: Path | None = typer.Option(None, "--codings", help="YAML file of the hospital's own codes."),
 ) -> None:
     """Tag the emergency visits of an OMOP CDM and write a cohort for each condition, as OHDSI tools want them."""
     from whatelse.sources.codings import load_codings
+    from whatelse.sources.omop.nlp import Mentions
     from whatelse.sources.omop.results import make_results, stays, write_results
     from whatelse.sources.omop.tables import hide_password, open_cdm
     from whatelse.sources.omop.visits import cdm_visits
@@ -128,19 +131,19 @@ def omop(
         open_cdm(cdm, cdm_schema, Path(scratch), report_) as connection,
     ):
         found, periods = stays(connection)
+        about, today = f"whatelse model {tagger.digest_[:12]}", datetime.now()
+        spoken = Mentions(connection, known, tagger.digest_[:12], today) if note_nlp else None
 
         def likely() -> Any:
-            batch: list[Any] = []
-            for _, visit in cdm_visits(connection, known, report_, hide_password(cdm)):
-                batch.append(visit)
-                if len(batch) == 500:
-                    yield from _scored(tagger, batch)
-                    batch = []
-            yield from _scored(tagger, batch)
+            for batch in _batches(visit for _, visit in cdm_visits(connection, known, report_, hide_password(cdm))):
+                if spoken is not None:
+                    spoken.add({visit.id: _mentions(tagger, visit) for visit in batch})
+                yield from zip((v.id for v in batch), tagger.predict_proba(batch).tolist(), strict=True)
 
-        about = f"whatelse model {tagger.digest_[:12]}"
-        made = make_results(tagger.conditions_, likely(), found, periods, threshold, about, date.today())
-    written = write_results(made, out, results_schema, table)
+        made = make_results(tagger.conditions_, likely(), found, periods, threshold, about, today.date())
+        written = write_results(made, out, results_schema, table, spoken.batches() if spoken is not None else None)
+    for note in report_.notes:
+        typer.echo(note, err=True)
     for kind, count in report_.left_out.items():
         typer.echo(f"left out {count:,} rows: {kind}", err=True)
     typer.echo(
@@ -148,6 +151,21 @@ def omop(
     )
 
 
-def _scored(tagger: Any, visits: list[Any]) -> Any:
-    if visits:
-        yield from zip((v.id for v in visits), tagger.predict_proba(visits).tolist(), strict=True)
+def _batches(visits: Iterator[Any], size: int = 500) -> Iterator[list[Any]]:
+    while batch := list(islice(visits, size)):
+        yield batch
+
+
+def _mentions(tagger: Any, visit: Any) -> list[Any]:
+    """The findings of a visit's notes, where they stand."""
+    from whatelse.sources.omop.nlp import FIELDS, Mention
+
+    names, anchors = tagger.vocabulary_.names, "anchor:"
+    return [
+        Mention(
+            f.field, f.start, f.end, names[f.finding], f.negated,
+            names[f.finding].removeprefix(anchors) if names[f.finding].startswith(anchors) else None,
+        )
+        for f in tagger.vocabulary_.find(visit)
+        if f.field in FIELDS.values() and f.start is not None and f.end is not None
+    ]  # fmt: skip

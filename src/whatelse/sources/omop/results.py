@@ -1,4 +1,4 @@
-"""What a model says of emergency visits, as OHDSI tools want it back: COHORT rows with their definitions.
+"""What a model says of emergency visits, as OHDSI tools want it back: COHORT rows with their definitions, and NOTE_NLP.
 
 A condition is a cohort; a visit belongs to it if its probability reaches the threshold. Rows are held to the person's
 observation period, and those of one person that overlap are one row. What was written before for the same conditions is
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from whatelse.errors import InputError
+from whatelse.sources.omop import nlp
 from whatelse.sources.omop.tables import check_name, duckdb_file, hide_password, rows, sql_engine
 
 COLUMNS: dict[str, dict[str, str]] = {
@@ -151,83 +153,115 @@ def _merged(given: list[Stay]) -> list[Stay]:
 # ---- writing
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A table to write: rows whose `key` is among `values` are replaced by those of `batches`."""
+
+    name: str
+    columns: Mapping[str, str]
+    key: str
+    values: tuple[Any, ...]
+    batches: Iterable[Sequence[tuple[Any, ...]]]
+
+
 def write_results(
-    results: Results, target: str | Path, schema: str | None = None, table: str = "cohort"
+    results: Results,
+    target: str | Path,
+    schema: str | None = None,
+    table: str = "cohort",
+    mentions: Iterable[Sequence[tuple[Any, ...]]] | None = None,
 ) -> Counter[str]:
-    """Write to a folder (CSV), a DuckDB file or any database of SQLAlchemy. Returns rows by table."""
+    """Write to a folder (CSV), a DuckDB file or any database of SQLAlchemy. Returns rows by table.
+
+    mentions: rows of NOTE_NLP, batch by batch; without, that table is not touched.
+    """
     check_name(table)
+    outputs = [
+        Output(table + end, COLUMNS[end], "cohort_definition_id", results.ids, [found])
+        for end, found in results.tables.items()
+    ]
+    if mentions is not None:
+        outputs.append(Output("note_nlp", nlp.COLUMNS, "nlp_system", (nlp.SYSTEM,), mentions))
     text = str(target)
     if re.match(r"^[a-z0-9+]+:/", text) is None:
-        _to_folder(results, Path(target), table)
-    elif text.startswith("duckdb:"):
-        _to_duckdb(results, duckdb_file(text), check_name(schema or "main"), table)
-    else:
-        _to_sql(results, text, schema, table)
-    return Counter({table + end: len(found) for end, found in results.tables.items()})
+        return _to_folder(outputs, Path(target))
+    if text.startswith("duckdb:"):
+        return _to_duckdb(outputs, duckdb_file(text), check_name(schema or "main"))
+    return _to_sql(outputs, text, schema)
 
 
-def _to_folder(results: Results, folder: Path, table: str) -> None:
+def _to_folder(outputs: Sequence[Output], folder: Path) -> Counter[str]:
     folder.mkdir(parents=True, exist_ok=True)
-    for end, found in results.tables.items():
-        file, part = folder / f"{table}{end}.csv", folder / f".{table}{end}.csv.part"
-        kept = _kept(file, set(results.ids))
+    written = Counter({output.name: 0 for output in outputs})
+    for output in outputs:
+        file, part = folder / f"{output.name}.csv", folder / f".{output.name}.csv.part"
+        kept = _kept(file, list(output.columns).index(output.key), {str(value) for value in output.values})
         with part.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream)
-            writer.writerow(COLUMNS[end])
-            writer.writerows([*kept, *found])
+            writer.writerow(output.columns)
+            writer.writerows(kept)
+            for batch in output.batches:
+                writer.writerows(batch)
+                written[output.name] += len(batch)
         os.replace(part, file)
+    return written
 
 
-def _kept(file: Path, ids: set[int]) -> list[list[str]]:
-    """Rows of other definitions in a file that is there already."""
+def _kept(file: Path, column: int, replaced: set[str]) -> list[list[str]]:
+    """Rows of others in a file that is there already."""
     if not file.is_file():
         return []
     with file.open(encoding="utf-8", newline="") as stream:
-        return [row for row in list(csv.reader(stream))[1:] if row and int(row[0]) not in ids]
+        return [row for row in list(csv.reader(stream))[1:] if row and row[column] not in replaced]
 
 
-def _to_duckdb(results: Results, file: Path, schema: str, table: str) -> None:
+def _to_duckdb(outputs: Sequence[Output], file: Path, schema: str) -> Counter[str]:
+    written = Counter({output.name: 0 for output in outputs})
     try:
         with duckdb.connect(str(file)) as connection:
             connection.execute("BEGIN")
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-            for end, found in results.tables.items():
-                name = f'"{schema}"."{table}{end}"'
-                fields = ", ".join(f"{column} {kind}" for column, kind in COLUMNS[end].items())
+            for output in outputs:
+                name = f'"{schema}"."{output.name}"'
+                fields = ", ".join(f'"{column}" {kind}' for column, kind in output.columns.items())
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({fields})")
-                marks = ", ".join("?" * len(results.ids))
-                connection.execute(f"DELETE FROM {name} WHERE cohort_definition_id IN ({marks})", list(results.ids))
-                if found:
-                    holes = ", ".join("?" * len(COLUMNS[end]))
-                    columns = ", ".join(COLUMNS[end])
-                    connection.executemany(f"INSERT INTO {name} ({columns}) VALUES ({holes})", [list(r) for r in found])
+                marks = ", ".join("?" * len(output.values))
+                connection.execute(f"DELETE FROM {name} WHERE {output.key} IN ({marks})", list(output.values))
+                columns = ", ".join(f'"{column}"' for column in output.columns)
+                for batch in filter(None, output.batches):
+                    arrow = pa.table({c: [row[k] for row in batch] for k, c in enumerate(output.columns)})
+                    connection.register("batch", arrow)
+                    connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM batch")
+                    connection.unregister("batch")
+                    written[output.name] += len(batch)
             connection.execute("COMMIT")
     except duckdb.Error as error:
         raise InputError(f"the results cannot be written ({type(error).__name__})", file=file) from None
+    return written
 
 
-def _to_sql(results: Results, address: str, schema: str | None, table: str) -> None:
+def _to_sql(outputs: Sequence[Output], address: str, schema: str | None) -> Counter[str]:
     engine = sql_engine(address)
     import sqlalchemy as sa
 
     kinds: dict[str, Any] = {"INTEGER": sa.Integer(), "BIGINT": sa.BigInteger(), "DATE": sa.Date()}
-    metadata = sa.MetaData(schema=schema)
-    tables = {
-        end: sa.Table(
-            f"{table}{end}", metadata, *(sa.Column(c, kinds.get(k, sa.String(1000))) for c, k in columns.items())
-        )
-        for end, columns in COLUMNS.items()
-    }
+    kinds["TIMESTAMP"] = sa.DateTime()
+    metadata, written = sa.MetaData(schema=schema), Counter({output.name: 0 for output in outputs})
+    tables = [
+        sa.Table(o.name, metadata, *(sa.Column(c, kinds.get(k, sa.String(2000))) for c, k in o.columns.items()))
+        for o in outputs
+    ]
     try:
         with engine.begin() as connection:
             metadata.create_all(connection)
-            for end, found in results.tables.items():
-                there = tables[end]
-                connection.execute(there.delete().where(there.c.cohort_definition_id.in_(results.ids)))
-                if found:
-                    connection.execute(there.insert(), [dict(zip(COLUMNS[end], row, strict=True)) for row in found])
+            for output, there in zip(outputs, tables, strict=True):
+                connection.execute(there.delete().where(there.c[output.key].in_(output.values)))
+                for batch in filter(None, output.batches):
+                    connection.execute(there.insert(), [dict(zip(output.columns, r, strict=True)) for r in batch])
+                    written[output.name] += len(batch)
     except sa.exc.SQLAlchemyError as error:
         cause = type(error.__cause__ or error).__name__
         raise InputError(f"the results cannot be written ({cause})", file=hide_password(address)) from None
     finally:
         engine.dispose()
+    return written
