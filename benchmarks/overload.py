@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keeps the department for the next run")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     given = parser.parse_args()
-    os.environ |= {"WHATELSE_RATE_LIMIT": "0", "WHATELSE_MAX_CONNECTIONS": "1500"}
+    os.environ["WHATELSE_MAX_CONNECTIONS"] = "1500"
     missed = False
     with tempfile.TemporaryDirectory() as name:
         folder = given.folder or Path(name)

@@ -450,7 +450,28 @@ def test_the_commands(tmp_path: Path) -> None:
     assert code == 0 and json.loads(said)["event"] == "sign-in"
     assert run("audit", "verify")[0] == 0 and "removed 1 lines" in run("audit", "prune", "--days", "30")[1]
     assert run("audit", "export", "--out", str(tmp_path / "a.jsonl"))[0] == 0
+    code, said = run("audit", "export", "--out", str(tmp_path / "a.jsonl"))
+    assert code == 2 and "does not overwrite" in said
     by_force(store, "DELETE FROM decision WHERE id = 2")
     code, said = run("decisions", "verify")
     assert code == 2 and "line 3 does not follow line 1" in said and "Traceback" not in said
     store.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "decisions verify",
+        "decisions export --out x.csv",
+        "audit verify",
+        "audit export",
+        "audit prune --days 9",
+        "store verify",
+        "token list",
+        "token revoke 1",
+    ],
+)
+def test_a_name_that_was_mistyped_is_no_empty_database(tmp_path: Path, command: str) -> None:
+    done = CliRunner().invoke(command_line, [*command.split(), "--database", f"sqlite:///{tmp_path / 'no.db'}"])
+    assert done.exit_code == 2 and "there is no such database" in done.stderr
+    assert not list(tmp_path.iterdir()) and not Path("x.csv").exists()

@@ -13,6 +13,7 @@ import typer
 
 from whatelse.cli.opening import DATABASE_OPTION, needs, open_store
 from whatelse.errors import WhatelseError
+from whatelse.files import writing
 
 if TYPE_CHECKING:
     from whatelse.store import Store
@@ -56,8 +57,10 @@ def export_audit(
             for line in audit.lines(store.engine):
                 sys.stdout.write(line)
             return
-        with out.open("x", encoding="utf-8") as file:
-            count = sum(file.write(line) > 0 for line in audit.lines(store.engine))
+        if out.exists():
+            raise WhatelseError(f"{out}: is there already; an export does not overwrite another one")
+        with writing(out) as file:
+            count = sum(file.write(line.encode()) > 0 for line in audit.lines(store.engine))
     typer.echo(f"wrote {count:,} lines to {out}")
 
 
@@ -112,7 +115,7 @@ def verify(database: str = DATABASE_OPTION, expect: str | None = _Expect) -> Non
 
 @contextmanager
 def _opened(database: str) -> Iterator[Store]:
-    store = open_store(database)
+    store = open_store(database, new=False)
     try:
         yield store
     finally:

@@ -22,12 +22,15 @@ DATABASE_OPTION: Any = typer.Option(
 )
 
 
-def open_store(database: str) -> Store:
-    """The store at a URL."""
+def open_store(database: str, new: bool = True) -> Store:
+    """The store at a URL. new: make it where there is none; else a name that was mistyped would verify as empty."""
     try:
         from whatelse.store import Store
+        from whatelse.store.backup import file_of
     except ImportError as missing:
         raise WhatelseError(needs(missing)) from None
+    if not new and database.startswith("sqlite:") and not (file := file_of(database)).exists():
+        raise WhatelseError(f"{file}: there is no such database; say where it is with --database sqlite:///FILE")
     return Store(database)
 
 
@@ -37,7 +40,7 @@ def open_decisions(place: str, error: float | None = None) -> Decisions:
 
     if place.endswith((".csv", ".parquet")) and "://" not in place:
         return combine(read_opinions(Path(place)), error=error)
-    store = open_store(place)
+    store = open_store(place, new=False)
     try:
         return combine(opinions_of(store.tag_lines()), error=error)
     finally:

@@ -13,6 +13,7 @@ from whatelse.cli import keeping
 from whatelse.cli.opening import DATABASE, DATABASE_OPTION, needs, open_store
 from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE
 from whatelse.errors import WhatelseError
+from whatelse.files import writing
 
 _Database = DATABASE_OPTION
 
@@ -124,7 +125,7 @@ def create(
 
 def list_tokens(database: str = _Database) -> None:
     """List tokens: who, role, until when."""
-    store = open_store(database)
+    store = open_store(database, new=False)
     try:
         for token in store.access.list():
             typer.echo(f"{token.id:4}  {token.status:8} {token.role:10} until {token.expires:%Y-%m-%d}  {token.name}")
@@ -136,7 +137,7 @@ def revoke(
     number: int = typer.Argument(..., help="The number that 'whatelse token list' shows."), database: str = _Database
 ) -> None:
     """End a token, and the sessions opened with it, at once."""
-    store = open_store(database)
+    store = open_store(database, new=False)
     try:
         store.access.revoke(number)
     finally:
@@ -150,15 +151,14 @@ def export(
     """Write decisions as labels: one row per visit and tag that stands confirmed or rejected."""
     if out.suffix not in (".csv", ".parquet"):
         raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
-    store = open_store(database)
+    store = open_store(database, new=False)
     from whatelse.store.labels import labels, to_csv, to_parquet
 
     try:
-        if out.suffix == ".csv":
-            with out.open("w", encoding="utf-8", newline="") as text:
-                count = sum(text.write(line) > 0 for line in to_csv(labels(store))) - 1
-        else:
-            with out.open("wb") as stream:
+        with writing(out) as stream:
+            if out.suffix == ".csv":
+                count = sum(stream.write(line.encode()) > 0 for line in to_csv(labels(store))) - 1
+            else:
                 count = to_parquet(labels(store), stream)
     finally:
         store.close()

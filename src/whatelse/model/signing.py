@@ -41,6 +41,8 @@ def new_key(path: Path) -> Path:
 
     key, public = Ed25519PrivateKey.generate(), path.with_name(path.name + ".pub")
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    if there := [place for place in (path, public) if place.exists()]:
+        raise ModelFileError(f"{there[0]}: is there already; a key is not overwritten, give another name")
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(secret)
