@@ -24,6 +24,7 @@ RUNS: dict[str, list[str]] = {
     "negation": [""],
     "simulating": [""],
     "building": ["--visits 20000"],
+    "omop": ["--visits 20000"],
     "inference": ["--visits 20 --limit 30"],
     "consistency": ["--visits 100000 --seeds 1"],
     "em": ["--repeats 1"],

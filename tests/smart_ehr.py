@@ -47,6 +47,7 @@ class Ehr:
     tokens: set[str] = field(default_factory=set)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     refreshed: int = 0
+    capabilities: list[str] = field(default_factory=lambda: ["launch-ehr", "permission-v1", "permission-v2"])
 
     def __post_init__(self) -> None:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -62,8 +63,10 @@ class Ehr:
 
     # ---- routes
 
-    async def configuration(self, _: Request) -> Response:
+    async def configuration(self, request: Request) -> Response:
+        self.check(request.headers.get("accept-encoding") == "identity", "an answer that may be packed")
         return JSONResponse({
+            "capabilities": self.capabilities,
             "issuer": self.issuer, "jwks_uri": self.base + "/keys", "authorization_endpoint": self.base + "/authorize",
             "token_endpoint": self.base + "/token", "code_challenge_methods_supported": ["S256"],
         })  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -94,3 +96,11 @@ def test_build_takes_fhir_and_omop(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     done = RUN.invoke(app, ["build", "omop", str(folder), "--option", "since=2026"])
     assert done.exit_code == 2 and "since is for the source fhir" in done.output
+
+
+def test_what_is_missing_is_said_once(tmp_path: Path) -> None:
+    folder = write_csv(tmp_path / "cdm")
+    (folder / "NOTE.csv").unlink()
+    command = [Path(sys.executable).with_name("whatelse"), "build", "omop", str(folder), "--out", str(tmp_path / "c")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr.count("notes are unknown") == 1, done.stderr

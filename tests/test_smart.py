@@ -174,6 +174,14 @@ def test_scopes_are_the_least_needed() -> None:
     assert all(s.endswith(".rs") for s in asked if s.startswith("patient/")) and "offline_access" not in asked
 
 
+def test_scopes_as_an_older_ehr_writes_them(opened: Opened) -> None:
+    ehr, _, _ = opened
+    ehr.capabilities = ["launch-ehr", "permission-patient"]
+    key_of(launch(opened, launch="xyz"))
+    asked = ehr.asked[0]["scope"].split()
+    assert "patient/Observation.read" in asked and not any(s.endswith(".rs") for s in asked) and ehr.problems == []
+
+
 # ---- in a browser, before the FHIR server of ../shared/ehr
 
 

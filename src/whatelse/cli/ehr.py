@@ -142,8 +142,6 @@ def omop(
 
         made = make_results(tagger.conditions_, likely(), found, periods, threshold, about, today.date())
         written = write_results(made, out, results_schema, table, spoken.batches() if spoken is not None else None)
-    for note in report_.notes:
-        typer.echo(note, err=True)
     for kind, count in report_.left_out.items():
         typer.echo(f"left out {count:,} rows: {kind}", err=True)
     typer.echo(

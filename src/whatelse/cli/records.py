@@ -254,8 +254,6 @@ def build(
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
-    for note in reader.notes:
-        print_note(note)
     for kind, count in sorted(reader.left_out.items()):
         print_note(f"left out {count:,} rows: {kind}")
     print_summary(cohort)

@@ -44,6 +44,7 @@ class Endpoints:
     authorize: str
     token: str
     keys: str
+    letters: bool = True  # whether scopes are written with letters (SMART 2); .read before
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ class Access:
     context: dict[str, Any]
 
 
-def scopes(launched: bool) -> str:
+def scopes(launched: bool, letters: bool = True) -> str:
     """The least that is needed: who somebody is, which visit, and to read the kinds of resource that are read."""
     where = "launch" if launched else "launch/patient launch/encounter"
-    return " ".join(["openid fhirUser", where, *(f"patient/{kind}.rs" for kind in READ)])
+    return " ".join(["openid fhirUser", where, *(f"patient/{kind}.{'rs' if letters else 'read'}" for kind in READ)])
 
 
 def discover(issuer: str) -> Endpoints:
@@ -81,7 +82,9 @@ def discover(issuer: str) -> Endpoints:
         scheme = urlsplit(url).scheme if isinstance(url, str) else "none"
         if scheme not in (("https",) if secure else ("http", "https")) and url:
             raise LaunchError("The EHR's description of its sign-in has an address that is not safe.", 502)
-    return Endpoints(str(found.get("issuer") or issuer), *urls)
+    able = found.get("capabilities")
+    letters = not isinstance(able, list) or not able or "permission-v2" in able
+    return Endpoints(str(found.get("issuer") or issuer), urls[0], urls[1], urls[2], letters)
 
 
 def challenge(verifier: str) -> str:
@@ -139,7 +142,7 @@ def who(access: Access, endpoints: Endpoints, issuer: str, client: str, nonce: s
 
 
 def _json(method: str, url: str, problem: str, **more: Any) -> dict[str, Any]:
-    headers = {"Accept": "application/json"}
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}  # a packed answer could be any size
     try:
         with httpx.stream(
             method, url, headers=headers, timeout=PATIENCE, follow_redirects=False, trust_env=False, **more

@@ -79,7 +79,7 @@ class Smart:
         state = self.launches.begin(Pending(issuer, endpoints, verifier, nonce, redirect, digest(browser)))
         asked = {
             "response_type": "code", "client_id": settings.smart_client_id, "redirect_uri": redirect, "state": state,
-            "scope": scopes(launch is not None), "aud": issuer, "nonce": nonce,
+            "scope": scopes(launch is not None, endpoints.letters), "aud": issuer, "nonce": nonce,
             "code_challenge": challenge(verifier), "code_challenge_method": "S256",
         }  # fmt: skip
         return authorize_url(endpoints, asked | ({"launch": launch} if launch is not None else {}))
