@@ -109,7 +109,7 @@ class Judge:
 
 
 def fit(cohort: Cohort, labels: LabelSet) -> Tagger:
-    return Tagger().fit(labels.on(cohort), weights=labels.weight, belief=labels.belief)
+    return Tagger().fit(labels.on(cohort), weights=labels.weight, belief=labels.said)
 
 
 def year(months: int, learn: int, month: int, test: int, seed: int, word_every: int) -> list[dict[str, Any]]:

@@ -63,7 +63,9 @@ def test_only_known_labels_count(models: tuple[Tagger, Tagger]) -> None:
     said = LabelSet.of_cohort(test)
     only = said.known & (np.arange(23) == i)
     weight = np.where(only, 1.0 + np.arange(len(test))[:, None] % 3, 0.0)
-    one = compare_models(*models, test, LabelSet(np.where(only, said.belief, 0.0), only, weight), resamples=200)
+    one = compare_models(
+        *models, test, LabelSet(np.where(only, said.belief, 0.0), only, weight, said.said), resamples=200
+    )
     assert one.labels == len(test) and len(one.by_condition) == 1
     rows = {row.measure: row for row in one.rows}
     assert "held-out tag: accuracy" not in rows  # no visit has two known tags

@@ -78,6 +78,10 @@ def test_errors_are_found_where_people_decide_twice_and_assumed_where_not() -> N
     for o in opinions(3):
         said[o.visit].append(o.confirmed)
     majority = np.array([sum(said[f"v{k}"]) >= 2 for k in range(6000)])
+    together = [np.log((1 - thrice.false_reject) / thrice.false_confirm) * sum(votes) for votes in said.values()]
+    against = np.log(thrice.false_reject / (1 - thrice.false_confirm))
+    together = np.array(together) + [against * (3 - sum(votes)) for votes in said.values()]
+    np.testing.assert_allclose([thrice.said[f"v{k}", "fall"] for k in range(6000)], 1 / (1 + np.exp(-together)))
     brier, by_majority = np.mean((chance - truth) ** 2), np.mean((majority - np.array(truth, float)) ** 2)
     assert brier < 0.8 * by_majority  # the majority is not the truth
     assert chance.sum() == pytest.approx(sum(truth), rel=0.03)

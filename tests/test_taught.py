@@ -21,6 +21,7 @@ from whatelse.noisyor.taught.alone import Alone
 from whatelse.noisyor.taught.learner import assembled, fit_labels
 from whatelse.noisyor.taught.nearby import Nearby
 from whatelse.noisyor.taught.pseudo import Lesson, Taught, _Problem, teach
+from whatelse.noisyor.taught.said import SURE, believed, is_sure, log_odds
 from whatelse.noisyor.taught.shape import Shape, fit_shape
 
 M, N, KAPPA = 4, 12, 0.6
@@ -85,11 +86,9 @@ def test_nearby_states_are_all_states_of_few_conditions(rng: np.random.Generator
     model = small(rng)
     alone = Alone.of(model, ANCHORS)
     X = visits(rng, 15)
-    fields, Y = alone(X), rng.random((15, M)) < 0.5
+    fields = alone(X)
     near = Nearby.of(X, model.noisyor, alone.ordinary, fields)
     found = near.expected(fields, model.noisyor.coupling, KAPPA)
-    held, shared = near.of_state(Y)
-    assert held.all()
     pairs = np.zeros((M, M))
     for v in range(15):
         logs = np.array([log_p(model, X[v], y) - log_p(model, X[v], (0,) * M) for y in states()])
@@ -97,10 +96,28 @@ def test_nearby_states_are_all_states_of_few_conditions(rng: np.random.Generator
         p, s = np.exp(logs - logsumexp(logs)), np.array(states(), float)
         np.testing.assert_allclose(found.singles[v], p @ s, atol=1e-5)
         pairs += s.T @ (p[:, None] * s)
-        of_truth = fields[v] @ Y[v] + Y[v] @ np.triu(model.noisyor.coupling, 1) @ Y[v] + KAPPA * shared[v]
-        assert of_truth == pytest.approx(logs[states().index(tuple(Y[v].astype(int)))], abs=1e-5)
     np.fill_diagonal(pairs, 0.0)
     np.testing.assert_allclose(found.pairs, pairs, atol=1e-4)
+
+
+def test_what_is_believed_is_bayes_over_all_states(rng: np.random.Generator) -> None:
+    """Some labels are sure, some come from people who err, of some nobody spoke."""
+    model = small(rng)
+    alone = Alone.of(model, ANCHORS)
+    X = visits(rng, 12)
+    chance = rng.choice([0.0, 0.05, 0.95, 1.0], (12, M))
+    known = rng.random((12, M)) < 0.6
+    told = log_odds(chance, known)
+    assert is_sure(told).any() and (np.abs(told[~known]) == 0).all() and told.max() == SURE
+    J = model.noisyor.coupling
+    found = believed(X, model.noisyor, alone.ordinary, alone(X), told, J, KAPPA)
+    for v in range(12):
+        weights = []
+        for y in states():
+            likelihood = np.where(np.array(y, bool), chance[v], 1 - chance[v])[known[v]].prod()
+            weights.append(likelihood * np.exp(log_p(model, X[v], y) - log_p(model, X[v], (0,) * M)))
+        wanted = np.array(weights) @ np.array(states(), float) / sum(weights)
+        np.testing.assert_allclose(found[v], wanted, atol=1e-5)
 
 
 def lesson(rng: np.random.Generator, count: int = 60) -> tuple[Lesson, JointModel]:
@@ -184,10 +201,19 @@ def test_a_curve_is_found_again(rng: np.random.Generator) -> None:
     Y = rng.random((V, m)) < expit(true - 0.8 * length[:, None])
     noisyor = NoisyOr(np.full(m, 0.5), np.ones((m, 1)), np.array([0.5]))
     near = Nearby.of(sp.csr_matrix((V, 1)), noisyor, np.ones(1, bool), true)
-    shape = fit_shape(2 * true, length, Y, np.ones(V), near, np.zeros((m, m)), 0.0, Shape.of(IDENTITY, m))
+    start, none = Shape.of(IDENTITY, m), np.zeros((m, m))
+    told = log_odds(Y, np.ones_like(Y))
+    shape = fit_shape(2 * true, length, told, np.ones(V), near, none, 0.0, start)
     found = expit(shape(2 * true, length))
     assert np.abs(found - expit(true - 0.8 * length[:, None])).mean() < 0.02
     assert shape.curve[-1] == pytest.approx(-0.8, abs=0.1)
+    # only what is likeliest in each visit is looked at, by people who err once in ten times
+    looked = true == true.max(1, keepdims=True)
+    said = np.where(Y ^ (rng.random(Y.shape) < 0.1), 0.9, 0.1)
+    shape = fit_shape(2 * true, length, log_odds(said, looked), np.ones(V), near, none, 0.0, start)
+    found = expit(shape(2 * true, length))
+    assert np.abs(found - expit(true - 0.8 * length[:, None])).mean() < 0.03
+    assert shape.curve[-1] == pytest.approx(-0.8, abs=0.2)
 
 
 def department(rng: np.random.Generator, count: int) -> tuple[sp.csr_matrix, np.ndarray]:
@@ -231,6 +257,26 @@ def test_labels_that_are_not_known_are_not_looked_at(rng: np.random.Generator) -
     np.testing.assert_array_equal(one.model.noisyor.prior, other.model.noisyor.prior)
     with pytest.raises(ModelError, match="no label is known"):
         fit_labels(start, ANCHORS, X, Y, np.zeros_like(Y))
+
+
+def test_what_people_who_err_say_of_the_top_of_a_list_teaches(rng: np.random.Generator) -> None:
+    """The two likeliest conditions of each visit are decided on, one time in ten wrongly: better than nothing, not too
+    many conditions, and better than taking every decision for the truth."""
+    X, Y = department(rng, 4000)
+    X2, Y2 = department(rng, 2000)
+    start = small(rng, coupled=False)
+    p = posterior(start, X, top=0).marginals
+    known = p >= np.sort(p, 1)[:, -2:-1]
+    wrong = rng.random(Y.shape) < 0.1
+    weight = rng.uniform(0.5, 9.0, Y.shape)
+    said = fit_labels(start, ANCHORS, X, np.where(Y ^ wrong, 0.9, 0.1), known, weight=weight)
+    at_their_word = fit_labels(start, ANCHORS, X, Y ^ wrong, known)
+    loss = log_loss(said.model, X2, Y2)
+    assert loss < log_loss(start, X2, Y2) - 0.02 and loss < log_loss(at_their_word.model, X2, Y2) - 0.02
+    assert posterior(said.model, X2, top=0).marginals.sum() / Y2.sum() == pytest.approx(1, abs=0.15)
+    assert said.shape.curve.tolist() != IDENTITY.tolist()  # and how sure answers are, though no visit is labelled whole
+    unweighted = fit_labels(start, ANCHORS, X, np.where(Y ^ wrong, 0.9, 0.1), known)
+    np.testing.assert_array_equal(said.model.noisyor.prior, unweighted.model.noisyor.prior)
 
 
 def test_few_labels_move_few_numbers(rng: np.random.Generator) -> None:

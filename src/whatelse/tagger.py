@@ -80,7 +80,8 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         y        nothing, or the cohort's own labels again, as scikit-learn hands them to its scorers
         weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
-        belief   (N, m) the chance that each label is true, where people may have erred; None: labels are true
+        belief   (N, m) the chance that each label is true by what was said alone, where people may have erred, as if it
+                 were as likely as not before; None: labels are true
 
         A learner that stopped before it converged warns (ConvergenceWarning); `converged_` says so too.
         """

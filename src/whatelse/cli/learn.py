@@ -117,7 +117,7 @@ def fit(
             if lesson is None:
                 tagger.fit(opened, rates=given, progress=told)
             else:
-                tagger.fit(learn_from, weights=lesson.weight, belief=lesson.belief, progress=told)
+                tagger.fit(learn_from, weights=lesson.weight, belief=lesson.said, progress=told)
         seconds = time.perf_counter() - began
         tagger.notes_["learned_from"] = sketch(opened)
     digest = tagger.save(out)

@@ -61,7 +61,8 @@ def learn_anchored(
 
     weights  (N,) or (N, m) how many visits each label stands for (`label-next`), NaN or 0 where there is none; None:
              labelled visits were chosen at random
-    belief   (N, m) the chance that each label is true, where those who labelled may have erred; None: labels are true
+    belief   (N, m) the chance that each label is true by what was said alone, where those who labelled may have erred,
+             as if it were as likely as not before; None: labels are true
     no_excuse  (condition, finding) pairs: the finding may not excuse the condition's anchor
     """
     rows, part = cohort.labelled_part() if labels else (np.zeros(0, np.intp), None)

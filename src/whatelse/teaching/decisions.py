@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 from whatelse.cohort import Cohort
@@ -72,6 +73,7 @@ class Decisions:
     false_confirm     a: how often a tag that is not true is confirmed by who decides on it
     false_reject      b: how often a true one is rejected
     chance            for each (visit, condition) that is decided, the chance that it is true
+    said              for each, the same by what was said alone, whatever was shown with it: what is learned from
     weight            for each, 1 / its chance of being looked at, one for the top of the list
     """
 
@@ -81,6 +83,7 @@ class Decisions:
     false_reject: float
     chance: dict[tuple[str, str], float]
     weight: dict[tuple[str, str], float]
+    said: dict[tuple[str, str], float]
 
     def labels(self, cohort: Cohort, *, weighted: bool = True) -> LabelSet:
         """The decisions as labels of a cohort. Visits and conditions that it does not have are passed over."""
@@ -92,6 +95,7 @@ class Decisions:
             if v is not None and i is not None:
                 found.belief[v, i], found.known[v, i] = chance, True
                 found.weight[v, i] = self.weight[visit, condition] if weighted else 1.0
+                found.said[v, i] = self.said[visit, condition]
         return found
 
     @property
@@ -119,7 +123,9 @@ def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decis
         place = _first(o.position for o in group)
         q = looked[min(place, len(looked)) - 1] if place is not None and len(looked) else 1.0
         weight[key] = float(min((looked[0] if len(looked) else 1.0) / q, CAP))
-    return Decisions(said, looked, a, b, dict(zip(tags, chance.tolist(), strict=True)), weight)
+    alone = expit(yes * np.log((1 - b) / a) + no * np.log(b / (1 - a)))
+    by_tag = [dict(zip(tags, value.tolist(), strict=True)) for value in (chance, alone)]
+    return Decisions(said, looked, a, b, by_tag[0], weight, by_tag[1])
 
 
 def judge(yes: Floats, no: Floats, shown: Floats, error: float | None) -> tuple[float, float, Floats]:

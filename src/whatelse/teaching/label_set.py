@@ -25,22 +25,24 @@ class LabelSet:
     belief  (N, m) the chance that the condition is true: 0 or 1 in a label file, between where people may have erred
     known   (N, m) where anybody said anything
     weight  (N, m) how many visits each label stands for; 1 where visits were chosen at random, 0 where not known
+    said    (N, m) the chance by what people said alone, as if it were as likely as not before: what is learned from
     """
 
     belief: Floats
     known: Bools
     weight: Floats
+    said: Floats
 
     @classmethod
     def nothing(cls, cohort: Cohort) -> LabelSet:
         shape = (len(cohort), len(cohort.conditions))
-        return cls(np.zeros(shape), np.zeros(shape, bool), np.zeros(shape))
+        return cls(np.zeros(shape), np.zeros(shape, bool), np.zeros(shape), np.zeros(shape))
 
     @classmethod
     def of_cohort(cls, cohort: Cohort) -> LabelSet:
         """The labels that the cohort itself has."""
         Y = np.zeros(cohort.known.shape) if cohort.Y is None else cohort.Y.astype(float)
-        return cls(Y, cohort.known.copy(), cohort.known.astype(float))
+        return cls(Y, cohort.known.copy(), cohort.known.astype(float), Y)
 
     @classmethod
     def read(cls, paths: Sequence[Path], cohort: Cohort, *, others: Others = "refuse") -> LabelSet:
@@ -64,7 +66,8 @@ class LabelSet:
             raise InputError(
                 f"no visit of the cohort has a label in {', '.join(map(str, paths))}: are the ids those of the cohort?"
             )
-        return cls((value == 1).astype(float), value >= 0, found.weight)
+        true = (value == 1).astype(float)
+        return cls(true, value >= 0, found.weight, true)
 
     @property
     def visits(self) -> int:
@@ -78,12 +81,14 @@ class LabelSet:
             np.where(fresh, other.belief, self.belief),
             self.known | other.known,
             np.where(fresh, other.weight, self.weight),
+            np.where(fresh, other.said, self.said),
         )
 
     def only(self, rows: Bools) -> LabelSet:
         """Without the labels of visits that are not among `rows` (N,)."""
         kept = self.known & rows[:, None]
-        return LabelSet(np.where(kept, self.belief, 0.0), kept, np.where(kept, self.weight, 0.0))
+        belief, weight, said = (np.where(kept, part, 0.0) for part in (self.belief, self.weight, self.said))
+        return LabelSet(belief, kept, weight, said)
 
     def on(self, cohort: Cohort) -> Cohort:
         """The cohort with these labels instead of its own: what is likelier true than not, where anybody said it."""

@@ -86,7 +86,7 @@ def refit(
         rest = lesson.only(~out)
         told("learning")
         new = Tagger(old.learner, settings=old.settings, tolerance=old.tolerance, seed=old.seed)
-        new.fit(rest.on(cohort), weights=rest.weight, belief=rest.belief, progress=progress)
+        new.fit(rest.on(cohort), weights=rest.weight, belief=rest.said, progress=progress)
         new.notes_["held_out"] = share
         candidate = beside(model, "candidate")
         new.save(candidate)

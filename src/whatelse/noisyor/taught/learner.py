@@ -1,11 +1,14 @@
 """From a joint model that anchors taught, and labelled visits, to a joint model that both taught.
 
-1. Pseudo-likelihood of the labels (`pseudo.py`): biases, how much the anchors' evidence counts, couplings, explaining
+1. What is believed of every condition of the labelled visits: labels as they are, where people may err or said nothing
+   what the model makes of what was said (`said.py`).
+2. Pseudo-likelihood of the labels (`pseudo.py`): biases, how much the anchors' evidence counts, couplings, explaining
    away, and a correction of what each finding says.
-2. Couplings are taken down, all by the same, until no visit is expected to have far more conditions than any has: pairs
+3. Couplings are taken down, all by the same, until no visit is expected to have far more conditions than any has: pairs
    say nothing of states with a dozen conditions on, and many couplings above zero would make such states the likeliest.
-3. Fields of the labelled visits from fits that did not see them, and how sure these prove to be (`shape.py`).
-4. The joint model of both: the same certified search answers it.
+4. Fields of the labelled visits from fits that did not see them, and how sure these prove to be (`shape.py`). Where
+   some of it is believed and not known, once more from 1, with what was learned: a step of EM.
+5. The joint model of both: the same certified search answers it.
 """
 
 from __future__ import annotations
@@ -25,13 +28,15 @@ from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import LARGEST, Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.taught.alone import Alone
-from whatelse.noisyor.taught.nearby import Nearby
+from whatelse.noisyor.taught.nearby import DEEPEST, Ints, Nearby
 from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach
+from whatelse.noisyor.taught.said import SURE, believed, is_sure, log_odds
 from whatelse.noisyor.taught.shape import Shape, fit_shape
 
 FOLDS, FOLD_STEPS = 3, 40
 JUDGES, MANY = 300, 8  # visits by which couplings are judged; conditions that a visit may be expected to have
 DOWN, STEPS_DOWN = 0.1, 30  # by which couplings are lowered, and how often at most
+ROUNDS = 2  # of believing and learning, where not all is known; more of them change little and drift
 SHAPE_ON = 8_000  # labelled visits that the shape is learned from, at most
 
 
@@ -57,40 +62,45 @@ def fit_labels(
 ) -> FromLabels:
     """Teach a model the labels Y (L, m), where known (L, m), of visits X (L, n). O(nnz m) a step.
 
-    Y       0 or 1, or the chance that it is 1 where those who labelled may have erred
-    weight  (L,) or (L, m) how many visits each label stands for, up to a factor; None: one each
+    Y       0 or 1, or the chance that it is 1 by what people said alone, where those who said it may have erred
+    weight  (L,) or (L, m) how many visits each label that is sure stands for, up to a factor; None: one each, as
+            what is not sure does (`said.py`)
     centre  (n,) how common each finding is among all visits; None: among these
     """
     if not known.any():
         raise ModelError("no label is known: nothing to teach")
     x = sp.csr_matrix(X, dtype=np.float64)
-    w = _weights(weight, known)
+    told = log_odds(Y, known)
+    w = _weights(weight, is_sure(told))
     alone = Alone.of(model, anchor_columns)
-    belief = np.where(known, Y, 0.0)
-    if not known.all():
-        some = np.flatnonzero(~known.all(1))
-        guess = posterior(model, x[some], tolerance=1e-2, budget=4000, top=0).marginals
-        belief[some] = np.where(known[some], Y[some], guess)
-    lesson = Lesson(x, np.where(known, Y, np.nan), alone(x), alone.taken(x, belief > 0.5), belief, w)
-    taught = teach(lesson, model.noisyor.coupling, alone.kappa)
     average = np.asarray(x.mean(0)).ravel() if centre is None else np.asarray(centre, float)
+    length = length_of(np.diff(x.indptr).astype(float), np.full(len(known), average.sum()))
     rng = np.random.default_rng(seed)
-    judges = x[np.sort(rng.permutation(len(Y))[:JUDGES])]
-    most = max(MANY, 2 * int(belief.sum(1).max()))
-    start = Shape.of(model.evidence.curve, model.m)
-    taught = _held_down(taught, lambda t: assembled(alone, t, start, average), judges, most)
-    shape = _shape(lesson, alone, taught, known, float(average.sum()), rng, start)
+    judges = x[np.sort(rng.permutation(len(known))[:JUDGES])]
+    fold = rng.integers(0, FOLDS, len(known))
+    start = shape = Shape.of(model.evidence.curve, model.m)
+    fields, coupling, kappa = alone(x), model.noisyor.coupling, alone.kappa
+    crossed = fields
+    for _ in range(1 if is_sure(told).all() else ROUNDS):
+        belief = believed(x, model.noisyor, alone.ordinary, shape(crossed, length), told, coupling, kappa)
+        lesson = Lesson(x, np.where(known, belief, np.nan), fields, alone.taken(x, belief > 0.5), belief, w)
+        most = max(MANY, 2 * int(belief.sum(1).max()))
+        taught = teach(lesson, model.noisyor.coupling, alone.kappa)
+        taught = _held_down(taught, lambda t: assembled(alone, t, start, average), judges, most)
+        coupling, kappa = taught.coupling, taught.kappa
+        crossed = _crossed(lesson, alone, taught, fold)
+        shape = _shape(lesson, alone, taught, crossed, told, length, rng, start)
     taught = _held_down(taught, lambda t: assembled(alone, t, shape, average), judges, most)
     return FromLabels(assembled(alone, taught, shape, average), taught, shape)
 
 
-def _weights(weight: Floats | None, known: Bools) -> Floats:
-    """(L, m), one on average over the labels that are known."""
-    if weight is None:
-        return np.ones(known.shape)
+def _weights(weight: Floats | None, sure: Bools) -> Floats:
+    """(L, m), one on average over the labels that are sure, and one elsewhere."""
+    if weight is None or not sure.any():
+        return np.ones(sure.shape)
     given = np.asarray(weight, float)
-    whole = np.broadcast_to(given[:, None] if given.ndim == 1 else given, known.shape)
-    return np.ascontiguousarray(whole / whole[known].mean())
+    whole = np.broadcast_to(given[:, None] if given.ndim == 1 else given, sure.shape)
+    return np.where(sure, whole / whole[sure].mean(), 1.0)
 
 
 def _held_down(taught: Taught, make: Callable[[Taught], JointModel], x: sp.csr_matrix, most: int) -> Taught:
@@ -120,30 +130,33 @@ def _runs_away(model: JointModel, x: sp.csr_matrix, most: int) -> bool:
     return bool((after.sum(1) > most).any())
 
 
-def _shape(
-    lesson: Lesson, alone: Alone, taught: Taught, known: Bools, typical: float, rng: np.random.Generator, start: Shape
-) -> Shape:
-    """From fields of visits by fits to the others; as anchors taught where no visit has all its labels."""
-    fold = rng.integers(0, FOLDS, len(known))
-    fields = np.empty(lesson.y.shape)
+def _crossed(lesson: Lesson, alone: Alone, taught: Taught, fold: Ints) -> Floats:
+    """(L, m) fields of visits by fits to the others; by what all of them taught where a fold is all or none."""
+    fields = taught.fields(lesson.x, lesson.alone)
     for k in range(FOLDS):
         out = fold == k
-        if out.all() or not out.any():
-            return start
-        rest = teach(
-            lesson.rows(np.flatnonzero(~out)), alone.model.noisyor.coupling, alone.kappa,
-            precision=taught.precision, steps=FOLD_STEPS,
-        )  # fmt: skip
-        fields[out] = rest.fields(lesson.x[out], lesson.alone[out])
-    whole = np.flatnonzero(known.all(1))
-    if not whole.size:
+        if out.any() and not out.all():
+            rest = teach(
+                lesson.rows(np.flatnonzero(~out)), alone.model.noisyor.coupling, alone.kappa,
+                precision=taught.precision, steps=FOLD_STEPS,
+            )  # fmt: skip
+            fields[out] = rest.fields(lesson.x[out], lesson.alone[out])
+    return fields
+
+
+def _shape(
+    lesson: Lesson, alone: Alone, taught: Taught, fields: Floats, told: Floats, length: Floats,
+    rng: np.random.Generator, start: Shape,
+) -> Shape:  # fmt: skip
+    """By some of the visits, those with more sure conditions than any of the states near them left out."""
+    some = np.flatnonzero((told == SURE).sum(1) <= DEEPEST)
+    if not some.size:
         return start
-    some = np.sort(rng.permutation(whole)[:SHAPE_ON])
-    Y = lesson.y[some] > 0.5
-    near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, fields[some], Y)
-    present = np.diff(lesson.x.indptr).astype(float)
-    length = length_of(present[some], np.full(some.size, typical))
-    return fit_shape(fields[some], length, Y, lesson.weight[some].mean(1), near, taught.coupling, taught.kappa, start)
+    some = np.sort(rng.permutation(some)[:SHAPE_ON])
+    h, said, known = fields[some], told[some], ~np.isnan(lesson.y[some])
+    near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, h + said)
+    weight = (lesson.weight[some] * known).sum(1) / np.maximum(known.sum(1), 1)
+    return fit_shape(h, length[some], said, weight, near, taught.coupling, taught.kappa, start)
 
 
 def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> JointModel:

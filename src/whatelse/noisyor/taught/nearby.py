@@ -1,7 +1,7 @@
-"""The likelihood of labelled visits, over states near what is likely: every state with at most two conditions on, and
+"""Expectations over the states of visits near what is likely: every state with at most two conditions on, and
 every state with three to five of the eight conditions that are likeliest in the visit.
 
-    log P(y | x) = F(y) - log sum_s exp F(s),     F(s) = sum_i s_i h_i + sum_{i<k} J_ik s_i s_k + kappa G(s)
+    P(y | x) = exp F(y) / sum_s exp F(s),     F(s) = sum_i s_i h_i + sum_{i<k} J_ik s_i s_k + kappa G(s)
 
 h (V, m) are the visits' fields (log odds when nothing else is on), G(s) = log P(x | s) - log P(x | none) less its part
 that is linear in s, which the fields hold: so G is zero for states with at most one condition, and below zero where two
@@ -53,15 +53,14 @@ class Nearby:
     m: int
 
     @classmethod
-    def of(cls, x: sp.csr_matrix, noisyor: NoisyOr, heard: Bools, likely: Floats, sure: Bools | None = None) -> Nearby:
-        """Of visits x (V, n), by how likely (V, m) conditions are; those that are sure (V, m) come first.
+    def of(cls, x: sp.csr_matrix, noisyor: NoisyOr, heard: Bools, likely: Floats) -> Nearby:
+        """Of visits x (V, n), by how likely (V, m) conditions are.
 
         heard  (n,) bool: the findings that count, with weight one. O(V S present findings).
         """
-        ranked = np.where(sure, np.inf, likely) if sure is not None else likely
-        V, m = ranked.shape
+        V, m = likely.shape
         deep = min(DEEP, m)
-        order = np.argsort(-ranked, axis=1, kind="stable")[:, :deep].astype(np.int64)
+        order = np.argsort(-likely, axis=1, kind="stable")[:, :deep].astype(np.int64)
         order.sort(axis=1)
         masks = subsets(deep)
         shared = np.zeros((V, 1 + m + m * (m - 1) // 2 + len(masks)), np.float32)
@@ -83,24 +82,6 @@ class Nearby:
         for part in parts:
             pairs += part[0]
         return Expected(log_sum, singles, pairs + pairs.T, float(sum(part[1] for part in parts)))
-
-    def of_state(self, Y: Bools) -> tuple[Bools, Floats]:
-        """Which states Y (V, m) are among those held, and their G (V,); 0 where they are not."""
-        V, m = Y.shape
-        held, shared = np.zeros(V, bool), np.zeros(V)
-        masks = {int(mask): k for k, mask in enumerate(subsets(self.order.shape[1]))}
-        number = {pair: 1 + m + k for k, pair in enumerate(combinations(range(m), 2))}
-        for v in range(V):
-            on = np.flatnonzero(Y[v])
-            if on.size <= 1:
-                held[v] = True
-            elif on.size == 2:
-                held[v], shared[v] = True, self.shared[v, number[int(on[0]), int(on[1])]]
-            elif np.isin(on, self.order[v]).all():
-                mask = int((1 << np.searchsorted(self.order[v], on)).sum())
-                if mask in masks:
-                    held[v], shared[v] = True, self.shared[v, 1 + m + m * (m - 1) // 2 + masks[mask]]
-        return held, shared
 
 
 def subsets(deep: int) -> Ints:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from whatelse.noisyor.curve import KNOTS, SIZE, bend
-from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.params import Floats
 from whatelse.noisyor.taught.nearby import Nearby
 
 CURVE_PRECISION, SHIFT_PRECISION = 5.0, 10.0
@@ -41,16 +41,24 @@ class Shape:
 
 
 def fit_shape(
-    fields: Floats, length: Floats, Y: Bools, weight: Floats, near: Nearby, coupling: Floats, kappa: float, start: Shape
+    fields: Floats,
+    length: Floats,
+    told: Floats,
+    weight: Floats,
+    near: Nearby,
+    coupling: Floats,
+    kappa: float,
+    start: Shape,
 ) -> Shape:
-    """By visits (V) whose labels Y (V, m) are all known, each counting `weight` (V,). O(V states) a step.
+    """By visits (V) of which told (V, m) is known, each counting `weight` (V,). O(V states) a step.
 
-    start is what labels move away from.
+    told   log odds that what people said of each condition adds: zero where nobody said anything, SURE where it is so
+    start  what labels move away from
+
+    Of each visit the probability of what was said: log sum over states of exp(F + told) less log sum of exp F; its
+    gradient is what is expected with what was said, less what is expected without it.
     """
     V, m = fields.shape
-    held, _ = near.of_state(Y)
-    w = np.where(held, weight, 0.0)
-    truth = Y.astype(float)
     size = SIZE
     parts = [fields, *(np.maximum(fields - t, 0.0) for t in KNOTS)]
     centre = np.concatenate([start.curve, start.shift])
@@ -58,9 +66,9 @@ def fit_shape(
 
     def objective(v: Floats) -> tuple[float, Floats]:
         h = np.ascontiguousarray(Shape(v[:size], v[size:])(fields, length))
-        expected = near.expected(h, coupling, kappa)
-        miss = (expected.singles - truth) * w[:, None]
-        loss = float((w * (expected.log_sum - (h * truth).sum(1))).sum())
+        free, said = near.expected(h, coupling, kappa), near.expected(h + told, coupling, kappa)
+        miss = (free.singles - said.singles) * weight[:, None]
+        loss = float((weight * (free.log_sum - said.log_sum)).sum())
         gradient = np.concatenate([[(miss * p).sum() for p in parts], [miss.sum(1) @ length], miss.sum(0)])
         away = v - centre
         return (loss + 0.5 * float(precision @ away**2)) / V, (gradient + precision * away) / V

@@ -142,7 +142,7 @@ def _fit(template: Tagger, cohort: Cohort, said: LabelSet, out: Any, share: floa
     """A model learned as `template` was, from the visits that are not held out."""
     tagger = Tagger(template.learner, settings=template.settings, tolerance=template.tolerance, seed=template.seed)
     rest = said.on(cohort).rows(~out)
-    known, weight, belief = rest.known, said.weight[~out], said.belief[~out]
+    known, weight, belief = rest.known, said.weight[~out], said.said[~out]
     tagger.fit(
         rest,
         weights=None if (weight[known] == 1).all() else weight,
@@ -160,7 +160,7 @@ def _compare(
     sides = Side.about(old, seen_by_old, conditions), Side.about(new, cohort.X[np.flatnonzero(out)], conditions)
     anchors = tuple(heldout_anchor_rows(*sides))
     which = np.ix_(np.flatnonzero(out), np.array([cohort.conditions.index(c) for c in conditions], np.intp))
-    judges = LabelSet(said.belief[which], said.known[which], said.weight[which])
+    judges = LabelSet(*(part[which] for part in (said.belief, said.known, said.weight, said.said)))
     if judges.visits:
         found = compare_sides(*sides, judges, conditions, visits=JUDGED_ON)
         return found, anchors, found.verdict, found.because

@@ -58,7 +58,8 @@ def own_labels(cohort: Cohort) -> tuple[LabelSet, str]:
     named = (own.belief > 0.5).any(0)
     known = own.known & named
     source = "the records' own labels" if known.any() else "no labels"
-    return LabelSet(np.where(known, own.belief, 0.0), known, np.where(known, own.weight, 0.0)), source
+    belief = np.where(known, own.belief, 0.0)
+    return LabelSet(belief, known, np.where(known, own.weight, 0.0), belief), source
 
 
 def overview(
