@@ -279,6 +279,27 @@ def test_what_people_who_err_say_of_the_top_of_a_list_teaches(rng: np.random.Gen
     np.testing.assert_array_equal(said.model.noisyor.prior, unweighted.model.noisyor.prior)
 
 
+def test_what_is_unlikely_is_set_by_how_many_there_are_in_all(rng: np.random.Generator) -> None:
+    X, Y = department(rng, 1500)
+    X2, _ = department(rng, 1000)
+    start = small(rng, coupled=False)
+    shape = Shape(np.array([1.2, 0.1, -0.4, -0.2, -0.6]), np.array([0.3, 0.0, -0.2, 0.1]))
+    fields, length = rng.normal(-2, 2, (200, M)), rng.normal(0, 0.4, 200)
+    moved = shape.below(0.5)(fields, length) - shape(fields, length)
+    np.testing.assert_allclose(moved, 0.5 * np.minimum(fields - KNOTS[0], 0.0), atol=1e-12)
+    said, known = np.where(Y, 0.9, 0.1), np.ones_like(Y)
+    free = fit_labels(start, ANCHORS, X, said, known)
+    expected = posterior(free.model, X2, top=0).marginals
+    for factor in (0.985, 1.02):
+        total = factor * expected.sum(1).mean()
+        held = fit_labels(start, ANCHORS, X, said, known, among=(X2, total))
+        marginals = posterior(held.model, X2, top=0).marginals
+        assert marginals.sum(1).mean() == pytest.approx(total, rel=0.01)
+        assert np.abs(marginals - expected)[expected > 0.4].mean() < 0.02
+    sure = fit_labels(start, ANCHORS, X, Y, known, among=(X2, 0.1))
+    np.testing.assert_array_equal(sure.shape.curve, fit_labels(start, ANCHORS, X, Y, known).shape.curve)
+
+
 def test_few_labels_move_few_numbers(rng: np.random.Generator) -> None:
     given, model = lesson(rng, 30)
     taught = teach(given, model.noisyor.coupling, KAPPA)

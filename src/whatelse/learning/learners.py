@@ -32,6 +32,7 @@ from whatelse.noisyor.taught.learner import fit_labels
 
 EM_STEPS = 30
 EDGE_PRICE = 1.0  # what an edge must be worth, in standard errors
+COUNTED = 3_000  # visits whose conditions are counted where people may have erred
 TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 3, 2_000
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""
@@ -73,9 +74,13 @@ def learn_anchored(
         return learned
     progress("learning from labels", 0, 1)
     weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
+    among = None
+    if belief is not None:
+        some = np.sort(np.random.default_rng(seed).permutation(len(cohort))[:COUNTED])
+        among = cohort.rows(some).X, float(rates.prior.sum())
     lesson = fit_labels(
         learned.model, cohort.anchor_columns, part.X, part.Y if belief is None else belief[rows], part.known,
-        weight=weight, centre=finding_counts(cohort.X, cohort.X.shape[1]) / len(cohort), seed=seed,
+        weight=weight, centre=finding_counts(cohort.X, cohort.X.shape[1]) / len(cohort), among=among, seed=seed,
     )  # fmt: skip
     told = {
         "labelled_visits": len(rows),

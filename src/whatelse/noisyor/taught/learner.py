@@ -8,7 +8,9 @@
    say nothing of states with a dozen conditions on, and many couplings above zero would make such states the likeliest.
 4. Fields of the labelled visits from fits that did not see them, and how sure these prove to be (`shape.py`). Where
    some of it is believed and not known, once more from 1, with what was learned: a step of EM.
-5. The joint model of both: the same certified search answers it.
+5. Where people may have erred, what is unlikely is made as likely as leaves as many conditions in all as there are: one
+   wrong confirmation in twenty hides whether a tag is true once in a hundred visits or once in fifty.
+6. The joint model of both: the same certified search answers it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from whatelse.noisyor.taught.shape import Shape, fit_shape
 
 FOLDS, FOLD_STEPS = 3, 40
 JUDGES, MANY = 300, 8  # visits by which couplings are judged; conditions that a visit may be expected to have
+STEEPER, FLATTER, HALVINGS = 2.0, 0.5, 7  # slopes below the first knot that are looked at, and how closely
 DOWN, STEPS_DOWN = 0.1, 30  # by which couplings are lowered, and how often at most
 ROUNDS = 2  # of believing and learning, where not all is known; more of them change little and drift
 SHAPE_ON = 8_000  # labelled visits that the shape is learned from, at most
@@ -58,6 +61,7 @@ def fit_labels(
     *,
     weight: Floats | None = None,
     centre: Floats | None = None,
+    among: tuple[sp.csr_matrix, float] | None = None,
     seed: int = 0,
 ) -> FromLabels:
     """Teach a model the labels Y (L, m), where known (L, m), of visits X (L, n). O(nnz m) a step.
@@ -66,6 +70,8 @@ def fit_labels(
     weight  (L,) or (L, m) how many visits each label that is sure stands for, up to a factor; None: one each, as
             what is not sure does (`said.py`)
     centre  (n,) how common each finding is among all visits; None: among these
+    among   some of all visits (V, n), and how many conditions each has on average: sets what is unlikely where
+            people may have erred: they hardly tell one in a hundred from one in fifty
     """
     if not known.any():
         raise ModelError("no label is known: nothing to teach")
@@ -90,6 +96,8 @@ def fit_labels(
         coupling, kappa = taught.coupling, taught.kappa
         crossed = _crossed(lesson, alone, taught, fold)
         shape = _shape(lesson, alone, taught, crossed, told, length, rng, start)
+    if among is not None and not is_sure(told)[known].all():
+        shape = _in_all(lambda s: assembled(alone, taught, s, average), shape, *among)
     taught = _held_down(taught, lambda t: assembled(alone, t, shape, average), judges, most)
     return FromLabels(assembled(alone, taught, shape, average), taught, shape)
 
@@ -157,6 +165,20 @@ def _shape(
     near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, h + said)
     weight = (lesson.weight[some] * known).sum(1) / np.maximum(known.sum(1), 1)
     return fit_shape(h, length[some], said, weight, near, taught.coupling, taught.kappa, start)
+
+
+def _in_all(make: Callable[[Shape], JointModel], shape: Shape, x: sp.csr_matrix, total: float) -> Shape:
+    """Steeper or flatter below the first knot, nowhere else, so that visits x are expected to have `total` each."""
+
+    def more(steeper: float) -> float:
+        found = posterior(make(shape.below(steeper)), x, tolerance=1e-2, budget=1000, top=0)
+        return float(found.marginals.sum(1).mean()) - total
+
+    low, high = (0.0, STEEPER) if more(0.0) > 0 else (-FLATTER, 0.0)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if more(middle) > 0 else (low, middle)
+    return shape.below((low + high) / 2)
 
 
 def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> JointModel:

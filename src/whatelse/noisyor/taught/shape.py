@@ -35,6 +35,12 @@ class Shape:
         """A curve and no shifts."""
         return cls(curve, np.zeros(m))
 
+    def below(self, steeper: float) -> Shape:
+        """The slope below the first knot raised, and the same from there on."""
+        curve = self.curve.copy()
+        curve[:2] += steeper, -steeper
+        return Shape(curve, self.shift - KNOTS[0] * steeper)
+
     def __call__(self, fields: Floats, length: Floats) -> Floats:
         """(V, m) of fields (V, m) and lengths (V,)."""
         return bend(self.curve, fields, length) + self.shift

@@ -160,7 +160,7 @@ def _compare(
     sides = Side.about(old, seen_by_old, conditions), Side.about(new, cohort.X[np.flatnonzero(out)], conditions)
     anchors = tuple(heldout_anchor_rows(*sides))
     which = np.ix_(np.flatnonzero(out), np.array([cohort.conditions.index(c) for c in conditions], np.intp))
-    judges = LabelSet(*(part[which] for part in (said.belief, said.known, said.weight, said.said)))
+    judges = LabelSet(said.belief[which], said.known[which], said.weight[which], said.said[which])
     if judges.visits:
         found = compare_sides(*sides, judges, conditions, visits=JUDGED_ON)
         return found, anchors, found.verdict, found.because
