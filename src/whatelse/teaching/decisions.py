@@ -5,8 +5,8 @@ whether somebody decides on a tag of a visit that they opened depends on where i
 else: not on whether it is true. A tag's *position* is its rank among the open tags plus the number of tags decided
 before on that visit, for a list moves up as its first entries are decided. The chance q_k of position k is the share of
 decided visits in which the tag there was decided, never rising with k; where noise rates are counted a decision counts
-1 / q_k (at most `CAP` times as much as one at the top). Learning goes by the likelihood of what was said, which needs no
-weights (`noisyor/taught/said.py`). A tag nobody decided on is no label: it was perhaps not looked at.
+1 / q_k (at most `CAP` times as much as one at the top). Learning goes by the likelihood of what was said, which needs
+no weights (`noisyor/taught/said.py`). A tag nobody decided on is no label: it was perhaps not looked at.
 
 Where people confirm what they see is true and pass over the rest, the assumption is wrong and confirmed tags are
 too many; `confirmed_only` says how many visits have confirmations and no rejection.
