@@ -87,6 +87,17 @@ def test_errors_are_found_where_people_decide_twice_and_assumed_where_not() -> N
     assert chance.sum() == pytest.approx(sum(truth), rel=0.03)
 
 
+def test_a_model_that_is_too_sure_does_not_make_people_err() -> None:
+    """Shown with 0.9 to 0.9999 and true six times in ten: who rejects the rest does not err."""
+    rng = np.random.default_rng(2)
+    sure = rng.random(3000) < 0.3
+    truth = rng.random(3000) < np.where(sure, 0.6, 0.01)
+    shown = np.where(sure, 1 - 10.0 ** rng.uniform(-4, -1, 3000), 0.002)
+    yes = (truth ^ (rng.random(3000) < 0.05)).astype(float)
+    a, b, _ = judge(yes, 1 - yes, shown, None)
+    assert a < 0.07 and b < 0.07
+
+
 def test_judging_is_bayes_when_the_error_is_given() -> None:
     """Against the posterior written out: one bin, known chance in the limit of many tags."""
     yes, no = np.array([1.0] * 300 + [0.0] * 700), np.array([0.0] * 300 + [1.0] * 700)

@@ -50,6 +50,8 @@ def test_a_better_model_takes_the_place_and_can_be_taken_back(model: Path) -> No
     assert beside(model, "previous").read_bytes() == before and not beside(model, "candidate").exists()
     new = model.read_bytes()
     assert roll_back(model) == (done.comparison.new, done.comparison.old)
+    with pytest.raises(ModelFileError, match="serves already"):  # the new one is kept, not overwritten by the old
+        roll_back(model)
     assert model.read_bytes() == before and beside(model, "rolled-back").read_bytes() == new
 
 

@@ -45,6 +45,7 @@ ERROR, PRIOR_DECISIONS = 0.05, 200.0
 CAP = 10.0
 BINS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 STEPS = 500
+SHOWN = (1e-4, 0.97)  # what a model may be too sure of is not what people err in
 UNKNOWN = 0.1  # the probability of a tag of which the history does not say with what it was shown
 
 
@@ -132,7 +133,7 @@ def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decis
 def judge(yes: Floats, no: Floats, shown: Floats, error: float | None) -> tuple[float, float, Floats]:
     """EM over K tags that `yes` people confirmed and `no` rejected, shown (K,) with a probability: a, b, chances."""
     a = b = ERROR if error is None else error
-    p = np.clip(shown, 1e-4, 1 - 1e-4)
+    p = np.clip(shown, *SHOWN)
     field = np.log(p / (1 - p))
     bin_of = np.searchsorted(BINS[1:-1], p, side="right")
     count = len(BINS) - 1

@@ -113,6 +113,8 @@ def roll_back(model: Path) -> tuple[str, str]:
         back = Tagger.load(previous)  # a file that cannot be used must not serve
         data = model.read_bytes()
         now = Tagger.load(model).digest_
+        if now == back.digest_:
+            raise ModelFileError(f"{model}: the model before the last round serves already; nothing to go back to")
         write_whole(beside(model, "rolled-back"), data)
         write_whole(model, previous.read_bytes())
         return now, back.digest_
