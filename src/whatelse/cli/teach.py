@@ -213,7 +213,7 @@ def show(
         typer.echo(f"{said['agree']:,} of {said['twice']:,} tags that several people decided on they agree on")
     typer.echo(
         f"decisions err in {found.false_confirm:.1%} (confirmed) and {found.false_reject:.1%} (rejected)"
-        + ("" if said["twice"] else ", near the assumed 5%: nobody has decided on a tag that somebody else had decided on")
+        + ("" if said["twice"] else ", near the assumed 5%: nobody decided on a tag that another had decided on")
     )
     for key, title in (
         ("missed", f"confirmed at rank {low} or below"),
