@@ -199,6 +199,10 @@ def test_the_command_keeps_judgements_in_the_same_file(bench: Bench) -> None:
 def test_the_queue_fills_in_the_sheet_of_label_next(bench: Bench, tmp_path: Path) -> None:
     queue, tagger = Queue(bench), Tagger.load(bench.model)
     assert queue.waiting() is None
+    anybody = bench.records.visits[0].id
+    for early in (queue.take_back, lambda: queue.record(anybody), lambda: queue.label(anybody, [])):
+        with pytest.raises(InputError, match="no visits have been chosen"):
+            early()
     queue.choose(tagger, lambda *_: None)
     run("anchors", "label-next", bench.folder.cohort, "--model", bench.model, "--no-text", "--out", tmp_path / "l.csv")
     assert bench.folder.labels.read_bytes() == (tmp_path / "l.csv").read_bytes()  # the command writes the same file

@@ -234,14 +234,16 @@ def test_who_hangs_up_is_not_worked_for(tmp_path: Path, monkeypatch: pytest.Monk
     gate = threading.Event()
     with service(tmp_path) as opened, live(opened) as url, httpx.Client(base_url=url, timeout=60) as web:
         opened.lanes.answers.submit(gate.wait)  # everybody waits for this one
-        raws = [socket.create_connection(address(url)) for _ in range(7)]
-        for raw in raws:
-            raw.sendall(head % len(note) + note)
-        wait_until(lambda: opened.turnstile.under_way == 7 and not opened.turnstile.arriving)
-        for raw in raws:
-            raw.close()
-        wait_until(lambda: opened.turnstile.under_way == 0)
-        gate.set()
+        try:
+            raws = [socket.create_connection(address(url)) for _ in range(7)]
+            for raw in raws:
+                raw.sendall(head % len(note) + note)
+            wait_until(lambda: opened.turnstile.under_way == 7 and not opened.turnstile.arriving)
+            for raw in raws:
+                raw.close()
+            wait_until(lambda: opened.turnstile.under_way == 0)
+        finally:
+            gate.set()
         assert web.get("/api/visits").status_code == 200
         assert not worked
 

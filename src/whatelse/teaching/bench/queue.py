@@ -55,7 +55,7 @@ class Queue:
         """A visit of the sheet, and what is said of it: "1", "0" or "" by condition."""
         if visit not in self._by_id:
             raise InputError("there is no record of that visit")
-        return self._by_id[visit], Sheet.read(self._bench.folder.labels).said(visit, self.names())
+        return self._by_id[visit], self._sheet().said(visit, self.names())
 
     def label(self, visit: str, yes: Iterable[str], unknown: Iterable[str] = ()) -> None:
         """Say which conditions a visit has; the others it has not, but for those that nobody can tell."""
@@ -64,8 +64,14 @@ class Queue:
         if strange := (have | open_) - set(names):
             raise InputError(f"{sorted(strange)[0]!r} is not a condition of {self._bench.folder.conditions.name}")
         labels = {name: None if name in open_ else name in have for name in names}
-        Sheet.read(self._bench.folder.labels).fill(visit, labels)
+        self._sheet().fill(visit, labels)
 
     def take_back(self) -> str | None:
         """Take back what was said of the last visit; its id."""
-        return Sheet.read(self._bench.folder.labels).take_back(self.names())
+        return self._sheet().take_back(self.names())
+
+    def _sheet(self) -> Sheet:
+        path = self._bench.folder.labels
+        if not path.exists():
+            raise InputError("no visits have been chosen to label yet", file=path.name)
+        return Sheet.read(path)
