@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
-from pydantic import BaseModel
 
 from whatelse.server.cds.cards import Chosen, card_number, choose, evidence_of, render
 from whatelse.server.cds.cors import CALLED
@@ -263,12 +262,11 @@ async def discovery(cards: Here) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _described(model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a route that parses it by itself, in a thread, for the description of the API."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+# bodies are parsed in a thread, as CDS Hooks has them: the description of the API says no more
+BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
 
-@router.post("/{number}", openapi_extra=_described(Call))
+@router.post("/{number}", openapi_extra=BODY)
 async def hook(cards: Here, _: Caller, number: str, request: Request) -> Response:
     """The cards of a visit: at most three, and none is a good answer."""
     if number not in HOOKS:
@@ -281,7 +279,7 @@ async def hook(cards: Here, _: Caller, number: str, request: Request) -> Respons
     return Response(found, media_type="application/json")
 
 
-@router.post("/{number}/feedback", openapi_extra=_described(Feedback))
+@router.post("/{number}/feedback", openapi_extra=BODY)
 async def feedback(cards: Here, _: Caller, number: str, request: Request) -> dict[str, Any]:
     """What came of cards: accepted confirms the tag, overridden rejects it."""
     if number not in HOOKS:
