@@ -10,7 +10,7 @@ children, by which runs on a busy machine compare better than by the clock.
 
     rate     visits a second, Spark's over the local engine's: build and tag at least 0.6 is wanted
     time     of a fit, Spark's over the local engine's: at most 2.5 is wanted
-    curve    held-out tag on 10,000 other visits by how many visits were learned from, all of them distinct
+    curve    held-out tag by how many visits were learned from, on those of 40,000 others that have several conditions
     memory   peak of the driver's Python process, and of the Java process (with --memory at several sizes)
 """
 
@@ -89,7 +89,9 @@ def peak_of_java() -> float:
 
 
 def measure(engine: str, files: list[str], folder: Path, visits: int) -> dict[str, float]:
-    """Build, fit and tag in this process: seconds and CPU of each."""
+    """Build, fit and tag in this process: seconds and CPU of each. local[1] has one core for everything, Java too."""
+    if engine == "local[1]":
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     from whatelse.anchors import NoiseRates
     from whatelse.cohort import Cohort, build_cohort
     from whatelse.sources import read_visits
@@ -148,7 +150,7 @@ def curve(sizes: list[int]) -> None:
     from whatelse.tagger import Tagger
 
     whole = build_cohort(simulate(max(sizes), seed=21))
-    test = build_cohort(simulate(10_000, seed=22), like=whole).multi()
+    test = build_cohort(simulate(40_000, seed=22), like=whole).multi()
     assert test.Y is not None
     draws = heldout_tag_draws(test.Y, seed=0, draws=3)
     print(f"| visits learned from | accuracy | top 5 | MRR | ({len(test):,} visits tested) |\n|---|---|---|---|---|")

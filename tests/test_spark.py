@@ -216,25 +216,46 @@ def test_em_over_blocks_is_em(datasets: dict[int, on_spark.SparkCohort], local: 
     np.testing.assert_allclose([s.bound for s in there.history], [s.bound for s in here.history], rtol=1e-12)
 
 
-def test_a_killed_worker_changes_nothing(
-    datasets: dict[int, on_spark.SparkCohort], few_steps: None, local: Cohort, tmp_path: Path
+@pytest.mark.filterwarnings("ignore:.*stopped before it converged")
+def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(
+    datasets: dict[int, on_spark.SparkCohort],
+    local: Cohort,
+    few_steps: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A Python worker that is killed in the middle of a sum: Spark runs its task again."""
+    """It is killed in the middle of a sum, and what it kept on disk is lost too; nothing is left there in the end."""
     import os
+    import shutil
     import signal
 
-    blocks, mark = datasets[3].X, tmp_path / "killed"
+    from whatelse.spark.blocks import SparkBlocks
 
-    def of(block: dict[str, Any]) -> dict[str, Any]:
-        if int(block["first"]) >= 1024 and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {"count": np.bincount(block["indices"], minlength=317)}
+    mark, names, total = tmp_path / "killed", set[str](), SparkBlocks.total
 
-    found = blocks.total(of)["count"]
-    datasets[3].release()
-    assert mark.exists()
-    np.testing.assert_array_equal(found, np.bincount(local.X.indices, minlength=317))
+    def kept_folders() -> list[Path]:
+        return list(Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]).glob("whatelse-*"))
+
+    def killed(self: SparkBlocks, of: Any, *merge: Any) -> Any:
+        def once(block: dict[str, Any]) -> Any:
+            if int(block.get("first", 2000)) >= 1024 and not mark.exists():
+                mark.touch()
+                assert all(folder.stat().st_mode & 0o077 == 0 for folder in kept_folders())
+                for folder in kept_folders():
+                    shutil.rmtree(folder, ignore_errors=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return of(block)
+
+        names.add(self.names[-1])
+        return total(self, once if len(names) == 3 else of, *merge)
+
+    monkeypatch.setattr(SparkBlocks, "total", killed)
+    rates = NoiseRates.from_labels(local)
+    found = on_spark.fit(datasets[3], rates=rates, seed=1)
+    assert mark.exists() and len(names) == 3
+    assert_same_model(found, Tagger(seed=1).fit(local, rates=rates))
+    context = datasets[3].df.sparkSession.sparkContext
+    assert context.parallelize([0], 1).map(lambda _: len(kept_folders())).collect() == [0]
 
 
 def test_what_spark_logs_quotes_no_record(files: list[str], tmp_path: Path) -> None:

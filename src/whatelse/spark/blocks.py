@@ -1,99 +1,89 @@
-"""SparkBlocks: visits in blocks that lie in Spark, and sums over them, as `noisyor/sums.py` has them.
+"""SparkBlocks: visits in blocks that lie with Spark's workers, and sums over them, as `noisyor/sums.py` has them.
 
-A row of the DataFrame is one block, its arrays packed into bytes. Blocks of BLOCK consecutive visits are cut by the
-visits' numbers, and a task adds up an aligned run of them: so sums are those of the local engine, to the last bit,
-however Spark partitions the visits and however often it runs a task again.
+Blocks of BLOCK consecutive visits are cut by the visits' numbers, and a task adds up an aligned run of them: so sums
+are those of the local engine, to the last bit, however often Spark runs a task again, and wherever. A task receives the
+number of its run and what is to be computed; workers keep the blocks (`kept.py`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby, pairwise
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from whatelse.cohort.cohort import label_arrays
-from whatelse.noisyor.sums import BLOCK, Arrays, Blocks, Merge, Work, added, tree
-from whatelse.spark.mapping import mapped
-from whatelse.spark.session import rows_at_once
+from whatelse.noisyor.sums import BLOCK, Arrays, Blocks, Merge, Work, added, joined, tree
+from whatelse.spark.kept import Visits, forget, kept
+from whatelse.spark.mapping import guarded
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from whatelse.spark.dataset import SparkCohort
 
 MOST_RUNS = 256  # tasks of a sum, at most: what comes to the driver is so many parts of it
-ROWS = 16_384  # visits to a worker at a time while blocks are made
-BLOCKS = 8  # blocks to a worker at a time
 SMALL = 1 << 16  # bytes from which on an array is packed: counts are mostly zeros
-SCHEMA = "run bigint, block bigint, arrays binary"
 
 
 class SparkBlocks(Blocks):
-    """Blocks of one DataFrame. `sample` gives the visits of some numbers; derived blocks have none."""
+    """Blocks of visits, or made of these one by one.
 
-    def __init__(
-        self, df: DataFrame, shape: tuple[int, int], sample: Callable[[NDArray[np.int64]], sp.csr_matrix] | None
-    ) -> None:
-        from pyspark import StorageLevel
+    runs    an RDD of the numbers of runs, kept by Spark: so a task goes where its run was before
+    names   of what workers keep: of the visits' blocks, of those made of them, …
+    how     broadcast beside each: how it is made
+    """
 
-        self.df, self.shape, self._sample = df.persist(StorageLevel.MEMORY_AND_DISK), shape, sample
+    def __init__(self, runs: Any, names: tuple[str, ...], how: tuple[Any, ...], shape: tuple[int, int]) -> None:
+        self.runs, self.names, self.how, self.shape = runs, names, how, shape
 
     @classmethod
     def of(cls, cohort: SparkCohort) -> SparkBlocks:
-        """The visits of a cohort: findings and, where every label is known, `Y`."""
-        spark = cohort.df.sparkSession
-        count, m = max(-(-len(cohort) // BLOCK), 1), len(cohort.conditions)
-        width = run_of(count, spark.sparkContext.defaultParallelism)
-        runs = -(-count // width)
-        rows = cohort.df.selectExpr("row", "findings", "conditions", "unknown", f"row div {BLOCK * width} as run")
-        parted: Any = rows.repartitionById(runs, rows.run.cast("int"))
-        given = spark.sparkContext.broadcast((m, width, BLOCK))
-
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            m, width, size = given.value
-            for block, table in _blocks(batches, size):
-                yield _row(block // width, block, _arrays(table, block, block * size, m))
-
-        made = mapped(parted.sortWithinPartitions("row"), work, SCHEMA)
-        with rows_at_once(spark, ROWS):
-            blocks = cls(made, (len(cohort), len(cohort.vocabulary.names)), lambda rows: cohort.rows(rows).X)
-            blocks.df.count()  # made here, with batches of this size
-        return blocks
+        """The visits of a cohort: findings and what is known of labels."""
+        context, N = cohort.df.sparkSession.sparkContext, len(cohort)
+        span = BLOCK * run_of(max(-(-N // BLOCK), 1), context.defaultParallelism)
+        where = Visits.of(cohort.folder / "visits.parquet", N, BLOCK, span, len(cohort.conditions))
+        count = len(where.groups)
+        runs = context.parallelize(range(count), count).map(int).persist()
+        return cls(runs, (uuid.uuid4().hex,), (context.broadcast(where),), (N, len(cohort.vocabulary.names)))
 
     def total(self, of: Work, merge: Merge = added) -> Arrays:
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for run, blocks in groupby(_unpacked(batches), key=lambda block: block[0]):
-                total = tree((of(arrays) for _, _, arrays in blocks), merge)
-                yield _row(run, 0, {name: np.asarray(value) for name, value in total.items()})
+        names, how = self.names, self.how
 
-        with rows_at_once(self.df.sparkSession, BLOCKS):
-            rows = mapped(self.df, work, SCHEMA).select("run", "arrays").collect()
-        rows.sort(key=lambda row: row.run)
-        return tree((unpack(pa.py_buffer(row.arrays)) for row in rows), merge)
+        def work(run: int) -> bytes:
+            return pack(tree(map(of, kept(names, how, run)), merge))
+
+        return tree(map(unpack, self.runs.map(guarded(work)).collect()), merge)
 
     def derive(self, make: Work) -> Blocks:
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for run, block, arrays in _unpacked(batches):
-                yield _row(run, block, make(arrays))
+        from pyspark.serializers import CloudPickleSerializer
 
-        made = SparkBlocks(mapped(self.df, work, SCHEMA), self.shape, None)
-        with rows_at_once(self.df.sparkSession, BLOCKS):
-            made.df.count()
-        return made
+        how = self.runs.context.broadcast(CloudPickleSerializer().dumps(make))  # plain pickle has no inner functions
+        return SparkBlocks(self.runs, (*self.names, uuid.uuid4().hex), (*self.how, how), self.shape)
 
     def __getitem__(self, rows: Any) -> sp.csr_matrix:
-        if self._sample is None:
+        if len(self.names) > 1:
             raise TypeError("blocks that were derived have no rows")
-        return self._sample(np.asarray(rows, np.int64))
+        wanted = np.asarray(rows, np.int64)
+
+        def of(block: Arrays) -> Arrays:
+            first, sizes = int(block["first"]), np.diff(block["indptr"])
+            low, high = np.searchsorted(wanted, [first, first + sizes.size])
+            own = np.zeros(sizes.size, bool)
+            own[wanted[low:high] - first] = True
+            return {"size": sizes[own], "indices": block["indices"][np.repeat(own, sizes)]}
+
+        found = self.total(of, joined)
+        ends = np.concatenate([[0], np.cumsum(found["size"])])
+        values = np.ones(found["indices"].size, np.uint8)
+        return sp.csr_matrix((values, found["indices"], ends), shape=(wanted.size, self.shape[1]))
 
     def release(self) -> None:
-        self.df.unpersist()
+        name = self.names[-1]
+        self.runs.foreach(lambda run: forget(name))
+        self.how[-1].unpersist()
+        if len(self.names) == 1:
+            self.runs.unpersist()
 
 
 def run_of(blocks: int, cores: int) -> int:
@@ -118,9 +108,9 @@ def pack(arrays: Arrays) -> bytes:
     return b"".join([len(head).to_bytes(8, "little"), head, *bodies])
 
 
-def unpack(buffer: pa.Buffer) -> Arrays:
+def unpack(given: bytes) -> Arrays:
     """What `pack` made. Arrays are copies: compiled loops want them aligned, and to be able to write."""
-    view = memoryview(buffer)
+    view = memoryview(given)
     at = 8 + int.from_bytes(view[:8], "little")
     out: Arrays = {}
     for name, dtype, shape, size, packed in json.loads(bytes(view[8:at])):
@@ -130,40 +120,3 @@ def unpack(buffer: pa.Buffer) -> Arrays:
             body = pa.decompress(body, int(np.prod(shape)) * np.dtype(dtype).itemsize, codec="lz4")
         out[name] = np.frombuffer(body, dtype).reshape(shape).copy()
     return out
-
-
-def _row(run: int, block: int, arrays: Arrays) -> pa.RecordBatch:
-    names = ["run", "block", "arrays"]
-    return pa.record_batch([pa.array([run]), pa.array([block]), pa.array([pack(arrays)], pa.binary())], names=names)
-
-
-def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, Arrays]]:
-    """(run, block, its arrays), in the order of blocks within a partition."""
-    for batch in batches:
-        for k in range(batch.num_rows):
-            arrays = unpack(batch.column(2)[k].as_buffer())
-            yield batch.column(0)[k].as_py(), batch.column(1)[k].as_py(), arrays
-
-
-def _blocks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[int, pa.Table]]:
-    """(block, its rows, `size` at most) of rows that are in the order of their numbers."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        numbers = batch.column("row").to_numpy() // size
-        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        for start, end in pairwise(cuts):
-            if end == start:
-                continue
-            if waiting and waiting[-1].column("row")[0].as_py() // size != numbers[start]:
-                yield waiting[0].column("row")[0].as_py() // size, pa.Table.from_batches(waiting)
-                waiting = []
-            waiting.append(batch.slice(start, end - start))
-    if waiting:
-        yield waiting[0].column("row")[0].as_py() // size, pa.Table.from_batches(waiting)
-
-
-def _arrays(table: pa.Table, number: int, first: int, m: int) -> Arrays:
-    """The arrays of one block of visits."""
-    indptr, indices, Y, known = label_arrays(table, m, "the cohort's dataset")
-    own: Arrays = {"number": np.array(number), "first": np.array(first)}
-    return own | {"indptr": indptr.astype(np.int64), "indices": indices, "Y": Y, "known": known}

@@ -1,12 +1,13 @@
-"""mapped: a function over Arrow batches in Spark's Python workers; what fails there says where, and quotes nothing."""
+"""Functions that run in Spark's Python workers; what fails there says where, and quotes nothing."""
 
 from __future__ import annotations
 
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,21 +17,40 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Batches = Iterable[pa.RecordBatch]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 def mapped(df: DataFrame, work: Callable[[Batches], Iterator[pa.RecordBatch]], schema: Any) -> DataFrame:
-    """`df.mapInArrow`, with errors that Spark may log: messages of libraries may quote a value, and are left out."""
+    """`df.mapInArrow`, with errors that Spark may log."""
 
-    def guarded(batches: Batches) -> Iterator[pa.RecordBatch]:
-        try:
+    def safe(batches: Batches) -> Iterator[pa.RecordBatch]:
+        with _discreet():
             yield from work(batches)
-        except (WhatelseError, GeneratorExit):
-            raise
-        except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(last.filename).name}, line {last.lineno}"
-            raise WhatelseError(f"a worker failed: {type(error).__name__} in {place}") from None
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # about pandas, which has no part in this
-        return df.mapInArrow(guarded, schema)
+        return df.mapInArrow(safe, schema)
+
+
+def guarded(work: Callable[[Given], Made]) -> Callable[[Given], Made]:
+    """The same function, with errors that Spark may log."""
+
+    def safe(given: Given) -> Made:
+        with _discreet():
+            return work(given)
+
+    return safe
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    """Messages of libraries may quote a value, and are left out."""
+    try:
+        yield
+    except (WhatelseError, GeneratorExit):
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        raise WhatelseError(f"a worker failed: {type(error).__name__} in {place}") from None

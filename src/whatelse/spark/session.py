@@ -33,6 +33,7 @@ def session(master: str | None = None, settings: dict[str, str] | None = None) -
     own = {
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
+        "spark.python.daemon.module": "whatelse.spark.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
         "spark.eventLog.enabled": "false",
