@@ -59,7 +59,8 @@ class SparkBlocks(Blocks):
         from pyspark.serializers import CloudPickleSerializer
 
         how = self.runs.context.broadcast(CloudPickleSerializer().dumps(make))  # plain pickle has no inner functions
-        return SparkBlocks(self.runs, (*self.names, uuid.uuid4().hex), (*self.how, how), self.shape)
+        name = f"{self.names[0]}/{uuid.uuid4().hex}"  # within the visits' folder: it goes with that at the latest
+        return SparkBlocks(self.runs, (*self.names, name), (*self.how, how), self.shape)
 
     def __getitem__(self, rows: Any) -> sp.csr_matrix:
         if len(self.names) > 1:
