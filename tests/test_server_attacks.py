@@ -238,10 +238,10 @@ def test_who_hangs_up_is_not_worked_for(tmp_path: Path, monkeypatch: pytest.Monk
             raws = [socket.create_connection(address(url)) for _ in range(7)]
             for raw in raws:
                 raw.sendall(head % len(note) + note)
-            wait_until(lambda: opened.turnstile.under_way == 7 and not opened.turnstile.arriving)
+            wait_until(lambda: opened.turnstiles.pages.under_way == 7 and not opened.turnstiles.pages.arriving)
             for raw in raws:
                 raw.close()
-            wait_until(lambda: opened.turnstile.under_way == 0)
+            wait_until(lambda: opened.turnstiles.pages.under_way == 0)
         finally:
             gate.set()
         assert web.get("/api/visits").status_code == 200
