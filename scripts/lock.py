@@ -90,6 +90,7 @@ def main() -> None:
         lock(given.report)
     if found := problems():
         sys.exit("\n".join(found))
+    print("requirements-serve.txt says what pyproject.toml and constraints.txt say")
 
 
 if __name__ == "__main__":
