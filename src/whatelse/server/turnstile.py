@@ -37,7 +37,8 @@ class Turnstiles:
     """One for pages and one for hooks, so that neither is refused because many of the other wait."""
 
     def __init__(self, patience: float) -> None:
-        self.pages, self.hooks = Turnstile(patience), Turnstile(max(patience, HOOK_PATIENCE))
+        # a hook that is refused is not asked again, as a page is: there is no line to be kept short
+        self.pages, self.hooks = Turnstile(patience), Turnstile(max(patience, HOOK_PATIENCE), strict=1.0)
 
     def of(self, path: str) -> Turnstile:
         """The turnstile that requests for a path pass."""
@@ -60,10 +61,13 @@ class Turnstiles:
 
 
 class Turnstile:
-    """Counts the requests of one service in and out. `patience`: seconds that one may wait. For the event loop only."""
+    """Counts the requests of one kind in and out. For the event loop only.
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    patience: seconds that one may wait; strict: the share of it that is left for a while after a refusal
+    """
+
+    def __init__(self, patience: float, strict: float = STRICT) -> None:
+        self._patience, self._strict = patience, strict
         self.lag = 0.0  # seconds that the event loop is late; a mean over some hundred milliseconds
         self.under_way = 0  # requests let in
         # those of them whose bodies are still on their way, who keep nobody waiting; whether each is pressing
@@ -85,7 +89,7 @@ class Turnstile:
         """
         before, now = self.under_way - len(self.arriving), time.monotonic()
         wait = before * self._gap + self.lag
-        patience = self._patience * (1.5 if pressing else 1.0) * (STRICT if now < self._strict_until else 1.0)
+        patience = self._patience * (1.5 if pressing else 1.0) * (self._strict if now < self._strict_until else 1.0)
         if before < FEW or wait <= patience:
             return 0.0
         self._strict_until = now + CALM
