@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import socket
@@ -9,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ import httpx
 import pytest
 
 from serving import live, service, wanted
-from whatelse.server import Service, lanes, turnstile
+from whatelse.server import Service, chores, lanes, turnstile
 from whatelse.server.lanes import URGENT, Busy, Lane, urgency
 from whatelse.server.turnstile import Turnstile
 
@@ -234,3 +235,20 @@ def watched() -> Iterator[Callable[[], Counter[str]]]:
         gc.garbage.clear()
         gc.enable()
         gc.unfreeze()
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_full_collections_come_when_nobody_waits(
+    opened: Service, monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    collected = list[int]()
+    monkeypatch.setattr(chores, "SWEEP", -1.0)
+    monkeypatch.setattr(chores, "gc", SimpleNamespace(collect=lambda: collected.append(1)))
+    monkeypatch.setattr(opened.turnstiles.pages, "under_way", waiting)
+
+    async def a_moment() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(chores.chores(opened), 0.3)
+
+    asyncio.run(a_moment())
+    assert len(collected) == (waiting == 0)
