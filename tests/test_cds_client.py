@@ -19,6 +19,7 @@ from hooking import LEAVE, VIEW, call, cards, titles
 from serving import live, service
 from test_fhir import visit_resources
 from whatelse.server import Service
+from whatelse.server.cds import messages
 
 SERVICE, LEAVING = VIEW.rsplit("/", 1)[1], LEAVE.rsplit("/", 1)[1]
 Opened = tuple[Sandbox, Service]
@@ -228,6 +229,15 @@ def test_odd_but_legal_feedback(opened: Opened) -> None:
     assert line.verdict == "rejected" and line.shown["reason"] is None
     assert line.shown["said_at"] == "2026-11-16T11:23:10.117+05:30"
     assert "know this patient" not in json.dumps(line.shown), "a comment may hold anything"
+
+
+def test_what_no_database_keeps_is_nobody_and_no_card() -> None:
+    for user in ("a\0b", "\ud800", 7 * "x" * 100, ["Practitioner/7"], None):
+        body = {**call(), "context": {"patientId": "p1", "userId": user}}
+        assert messages.Call.model_validate(body).user == ""
+    given = {"feedback": [{"card": "a\0b", "outcome": "accepted"}, {"card": "c", "outcome": "accepted"}]}
+    first, second = messages.Feedback.model_validate(given).feedback
+    assert first is None and second is not None and second.card == "c"
 
 
 @pytest.mark.parametrize("zone", ["Z", "+00:00", "-11:00", "+14:00", ""])

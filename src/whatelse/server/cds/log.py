@@ -199,7 +199,7 @@ class CardLog:
             with writing(self._engine) as connection:
                 for work in batch:
                     work(connection)
-        except (StoreError, sa.exc.SQLAlchemyError):
+        except (StoreError, sa.exc.SQLAlchemyError, ValueError):
             if len(batch) == 1:
                 self.failed += 1
                 return

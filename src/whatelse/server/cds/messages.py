@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
-Short = Annotated[str, StringConstraints(max_length=500)]
+Short = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]  # what every database keeps
 Address = Annotated[str, StringConstraints(max_length=4_000)]  # a sandbox's has a whole launch in it
 
 
