@@ -163,13 +163,13 @@ async def _timed(
             tally.errors.append(type(broken).__name__)
             await asyncio.sleep(0.25)
             continue
+        if status == 503:  # a no is not an answer
+            tally.errors.append("503")
+            await asyncio.sleep(0.05)
+            continue
         tally.seconds.append(time.perf_counter() - start)
         if status == 409 and body is not None:
             body["version"] = answer["state"]["version"]
-            continue
-        if status == 503:
-            tally.errors.append("503")
-            await asyncio.sleep(0.05)
             continue
         if status != 200:
             tally.errors.append(str(status))
