@@ -88,9 +88,9 @@ class SparkBlocks(Blocks):
 
 
 def run_of(blocks: int, cores: int) -> int:
-    """Blocks in a run: the least power of two that gives few enough runs; several a core where there are as many."""
+    """Blocks in a run: the least power of two that gives two runs a core at most: a task costs some 60 ms."""
     width = 1
-    while -(-blocks // width) > min(MOST_RUNS, max(4 * cores, 8)):
+    while -(-blocks // width) > min(MOST_RUNS, 2 * cores):
         width *= 2
     return width
 
