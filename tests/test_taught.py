@@ -110,7 +110,7 @@ def test_what_is_believed_is_bayes_over_all_states(rng: np.random.Generator) -> 
     told = log_odds(chance, known)
     assert is_sure(told).any() and (np.abs(told[~known]) == 0).all() and told.max() == SURE
     J = model.noisyor.coupling
-    found = believed(X, model.noisyor, alone.ordinary, alone(X), told, J, KAPPA)
+    found = believed(X, model.noisyor, alone.ordinary, alone(X), told, J, KAPPA, np.ones(M))
     for v in range(12):
         weights = []
         for y in states():
@@ -164,7 +164,7 @@ def test_the_assembled_model_has_the_taught_fields_and_couplings(rng: np.random.
         rng.normal(0, 1, M), rng.uniform(0.5, 1.5, M), (J + J.T) * (1 - np.eye(M)), 0.3, rng.normal(0, 0.3, (M, N)), {}
     )
     curve = np.array([1.1, 0.1, -0.5, -0.2, -0.6])
-    shape = Shape(curve, rng.normal(0, 0.3, M))
+    shape = Shape(curve, rng.normal(0, 0.3, M), np.full(M, 0.9))
     centre = rng.uniform(0.1, 0.5, N)
     new = assembled(alone, taught, shape, centre)
     X = visits(rng, 25)
@@ -182,7 +182,7 @@ def test_a_finding_nobody_looked_for_is_as_common_as_usual(rng: np.random.Genera
     taught = Taught(np.zeros(M), np.ones(M), np.zeros((M, M)), KAPPA, np.zeros((M, N)), {})
     centre = rng.uniform(0.1, 0.5, N)
     curve = np.array([1.1, 0.1, -0.5, -0.2, -0.6])
-    new = assembled(Alone.of(model, ANCHORS), taught, Shape(curve, np.zeros(M)), centre).evidence
+    new = assembled(Alone.of(model, ANCHORS), taught, Shape(curve, np.zeros(M), np.ones(M)), centre).evidence
     present, hidden = np.array([0, 5]), np.array([2, 4, 6, 7])
     x = np.zeros(N)
     x[present] = 1.0
@@ -201,7 +201,7 @@ def test_a_curve_is_found_again(rng: np.random.Generator) -> None:
     Y = rng.random((V, m)) < expit(true - 0.8 * length[:, None])
     noisyor = NoisyOr(np.full(m, 0.5), np.ones((m, 1)), np.array([0.5]))
     near = Nearby.of(sp.csr_matrix((V, 1)), noisyor, np.ones(1, bool), true)
-    start, none = Shape.of(IDENTITY, m), np.zeros((m, m))
+    start, none = Shape(IDENTITY, np.zeros(m), np.full(m, 0.98)), np.zeros((m, m))
     told = log_odds(Y, np.ones_like(Y))
     shape = fit_shape(2 * true, length, told, np.ones(V), near, none, 0.0, start)
     found = expit(shape(2 * true, length))
@@ -283,7 +283,7 @@ def test_what_is_unlikely_is_set_by_how_many_there_are_in_all(rng: np.random.Gen
     X, Y = department(rng, 1500)
     X2, _ = department(rng, 1000)
     start = small(rng, coupled=False)
-    shape = Shape(np.array([1.2, 0.1, -0.4, -0.2, -0.6]), np.array([0.3, 0.0, -0.2, 0.1]))
+    shape = Shape(np.array([1.2, 0.1, -0.4, -0.2, -0.6]), np.array([0.3, 0.0, -0.2, 0.1]), np.ones(M))
     fields, length = rng.normal(-2, 2, (200, M)), rng.normal(0, 0.4, 200)
     moved = shape.below(0.5)(fields, length) - shape(fields, length)
     np.testing.assert_allclose(moved, 0.5 * np.minimum(fields - KNOTS[0], 0.0), atol=1e-12)

@@ -9,6 +9,15 @@ nobody looked for counts as average, and brings nothing.
 
 Where a finding is present that excuses the anchor of condition i (`anchored/excuses.py`), the evidence takes back what
 the anchor told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The anchor has no other parent: that is exact.
+
+What looks like a condition need not be it. The joint model is one of looks, and of each look that is there a share
+`real` is the condition itself, whatever the others are:
+
+    P(Y_i = 1 | x) = real_i P(look_i = 1 | x)
+
+Confirming a condition says that its look is there; rejecting it leaves a look that is something else,
+which goes on accounting for its findings (`query.py`). Else all that spoke for a condition would, once it is rejected,
+speak for others.
 """
 
 from __future__ import annotations
@@ -41,6 +50,7 @@ class Evidence:
     field_weight     (m, n), field_centre (m,), curve (SIZE,), all three or none: what the whole model says of each
                      condition alone, f = field_centre + field_weight (x - c), is bent to C(f, x) (`curve.py`): the
                      evidence gains C(f, x) - f
+    real             (m,) in (0, 1]: of visits that look like condition i, the share that have it
     """
 
     weight: Floats
@@ -52,6 +62,7 @@ class Evidence:
     field_weight: Floats = field(default=None)  # type: ignore[arg-type]
     field_centre: Floats = field(default=None)  # type: ignore[arg-type]
     curve: Floats = field(default=None)  # type: ignore[arg-type]
+    real: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         arrays = {
@@ -63,11 +74,11 @@ class Evidence:
         }
         m, n = arrays["weight"].shape if arrays["weight"].ndim == 2 else (0, 0)
         nothing_said = {"bias": np.zeros(m), "field_weight": np.zeros((m, n)), "field_centre": np.zeros(m)}
-        for name, nothing in (nothing_said | {"curve": IDENTITY}).items():
+        for name, nothing in (nothing_said | {"curve": IDENTITY, "real": np.ones(m)}).items():
             given = getattr(self, name)
             arrays[name] = np.array(nothing if given is None else given, np.float64)
         needed = {"weight": (m, n), "centre": (n,), "excuse": (m, n), "anchor_columns": (m,), "anchor_log_odds": (2, m)}
-        needed |= {"bias": (m,), "field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,)}
+        needed |= {"bias": (m,), "field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,), "real": (m,)}
         for name, value in arrays.items():
             if value.shape != needed[name]:
                 raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {needed[name]}")
@@ -75,6 +86,8 @@ class Evidence:
                 raise ModelError(f"{name} of the evidence must be finite")
             value.setflags(write=False)
             object.__setattr__(self, name, value)
+        if m and not (arrays["real"].min() > 0 and arrays["real"].max() <= 1):
+            raise ModelError("real of the evidence must be above 0 and at most 1")
         if m and not (arrays["anchor_columns"].min() >= 0 and arrays["anchor_columns"].max() < n):
             raise ModelError(f"anchor_columns of the evidence must be finding indices from 0 to {n - 1}")
 
@@ -86,8 +99,9 @@ class Evidence:
 
     @cached_property
     def says_nothing(self) -> bool:
-        """Whether the evidence is zero for every visit."""
-        return not (self.weight.any() or self.excuse.any() or self.bias.any() or self.bends)
+        """Whether the evidence is zero for every visit, and every look real."""
+        told = self.weight.any() or self.excuse.any() or self.bias.any() or self.bends
+        return not (told or (self.real < 1).any())
 
     @cached_property
     def bends(self) -> bool:

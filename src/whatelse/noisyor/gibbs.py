@@ -99,6 +99,7 @@ def gibbs(
         marginals[v, free] = draws.mean(axis=(1, 2))
         ess[v, free], rhat[v, free], variance = _diagnose(draws)
         error[v, free] = np.sqrt(variance / ess[v, free])
+    marginals, error = marginals * query.share, error * query.share
     if query.single:
         return Gibbs(marginals[0], ess[0], rhat[0], error[0], impossible[0], chains, sweeps)
     return Gibbs(marginals, ess, rhat, error, impossible, chains, sweeps)

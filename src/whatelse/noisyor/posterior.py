@@ -37,8 +37,9 @@ class Posterior:
     marginals      (m,)  P(Y_i = 1 | question): 1 for confirmed, 0 for rejected conditions
     error_bound    ()    no marginal, and no probability of an explanation, is further than this from the exact one
     certified      ()    bool: error_bound is within the tolerance asked for; if not, the budget was spent first
-    log_evidence   ()    log P(x, confirmed on, rejected off, count): too low by at most -log(1 - error_bound)
-    explanations   (top, m)  bool: the most probable joint states, best first
+    log_evidence   ()    log P(x, confirmed on, rejected off, count): too low by at most -log(1 - error_bound);
+                         confirmed looks are not yet taken to be real, which would add log `real` of each
+    explanations   (top, m)  bool: the most probable joint states, best first; of looks, where not every look is real
     probabilities  (top,)    their posterior probabilities; 0 where there are fewer states
     states         ()    how many states were weighed
     impossible     ()    -1, or why log_evidence is -inf: the index of a finding that cannot be as it is in any state
@@ -144,6 +145,7 @@ def finish(model: NoisyOr, query: Query, out: Posterior, tolerance: float) -> Po
         out.certified[lost] = False
         out.probabilities[lost] = 0.0
         out.explanations[lost] = False
+    out.marginals[...] *= query.share
     if not query.single:
         return out
     return Posterior(**{name: value[0, ...] for name, value in vars(out).items()})

@@ -3,6 +3,9 @@
 Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
 and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
 
+Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
+condition has its look, and a rejected one adds log(1 - real) to the log odds of its look: that of something else.
+
 `reduce_visit` then shrinks one visit to the problem that inference works on: the M conditions still free and
 the P findings present. Whatever is certain (confirmed, rejected, absent findings) has become a constant or a
 unary term by then.
@@ -10,7 +13,7 @@ unary term by then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +41,7 @@ class Query:
     count: Ints  # (V,) exact number of conditions on, or -1
     evidence: Floats  # (V, m)
     single: bool
+    share: Floats  # (V, m) P(condition | its look): `real`, 1 where confirmed, 0 where rejected
 
     @property
     def size(self) -> int:
@@ -63,7 +67,23 @@ def lay_out(
         return noisyor, present
     if isinstance(model, JointModel) and evidence is None and not model.evidence.says_nothing:
         evidence = _own_evidence(model, present, unobserved)
-    return noisyor, _checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
+    query = _checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
+    return noisyor, _of_looks(query, model.evidence.real) if isinstance(model, JointModel) and count is None else query
+
+
+def _of_looks(query: Query, real: Floats) -> Query:
+    """The question put to looks of which a share `real` (m,) is the condition. With a count looks are conditions."""
+    if (real == 1).all():
+        return query
+    no = (query.status == REJECTED) & (real < 1)
+    with np.errstate(divide="ignore"):
+        unreal = np.log1p(-real)
+    return replace(
+        query,
+        status=np.where(no, FREE, query.status).astype(np.int8),
+        evidence=query.evidence + np.where(no, unreal, 0.0),
+        share=np.where(query.status == FREE, real, query.share),
+    )
 
 
 def _own_evidence(model: JointModel, present: Any, unobserved: Any) -> Floats:
@@ -117,6 +137,7 @@ def _checked(
         count=counts,
         evidence=added,
         single=single,
+        share=(status != REJECTED).astype(np.float64),
     )
 
 

@@ -50,8 +50,8 @@ class Why:
     """The log odds of one condition of one visit, line by line.
 
     log_odds   of the posterior; prior + evidence + findings.sum() + coupling.sum() + remainder
-    prior      logit of the prior; evidence: as given (of a joint model's own evidence nothing: its lines are among
-               those of the findings)
+    prior      logit of the prior; evidence: as given (of a joint model's own evidence what belongs to no finding:
+               how sure what the visit looks like proves to be)
     findings   (n,) contributions. Of the noisy-or: >= 0 for present, <= 0 for absent, 0 for unobserved findings
     coupling   (m,) what the other conditions bring through the correlated prior
     remainder  what the lines do not reproduce; infinite if nothing but this condition can explain a present finding,
@@ -87,7 +87,8 @@ def why(
         raise QueryError("why is asked for one visit at a time; give one visit's indices")
     if not 0 <= condition < noisyor.m:
         raise QueryError(f"condition {condition} is not in this model, which has 0 to {noisyor.m - 1}")
-    if query.status[0, condition] != FREE:
+    share = float(query.share[0, condition])
+    if query.status[0, condition] != FREE or share == 0.0:
         raise QueryError(f"condition {condition} is confirmed or rejected: its odds are not the noisyor's to explain")
     here = query.present[1]
     here = here[noisyor.weight[here] > 0]
@@ -107,15 +108,24 @@ def why(
         log_odds = prior + added + float(findings.sum() + logsumexp(log_off + gain) - logsumexp(log_off))
     along = _path(log_off, gain)
     findings[here], coupling = along @ rho, along @ pull
-    changed = np.zeros(noisyor.m)
+    own, changed = _of_condition(log_odds, share), np.zeros(noisyor.m)
     for k in np.flatnonzero(query.status[0] == CONFIRMED).tolist():
-        changed[k] = _difference(log_odds, _log_odds(noisyor, _with_status(query, k, FREE), condition, 0)[0])
-    remainder = _difference(log_odds, prior + added + float(findings.sum() + coupling.sum()))
+        before, _, _ = _log_odds(noisyor, _with_status(query, k, FREE), condition, 0)
+        changed[k] = _difference(own, _of_condition(before, share))
+    added += own - log_odds if np.isfinite(log_odds) else 0.0
+    remainder = _difference(own, prior + added + float(findings.sum() + coupling.sum()))
     if isinstance(model, JointModel) and evidence is None:  # the evidence's own lines, finding by finding
         said = model.evidence.lines(query.present[1], query.unobserved[1])[condition]
         bias = float(model.evidence.bias[condition])
         findings, prior, added = findings + said, prior + bias, added - bias - float(said.sum())
-    return Why(log_odds, prior, added, findings, coupling, remainder, changed, certified)
+    return Why(own, prior, added, findings, coupling, remainder, changed, certified)
+
+
+def _of_condition(log_odds: float, share: float) -> float:
+    """Log odds of a condition from those of its look: of p = share P(look), log p - log(1 - p)."""
+    if share == 1.0:
+        return log_odds
+    return float(np.log(share) - np.logaddexp(np.log1p(-share), -log_odds))
 
 
 def _log_odds(model: NoisyOr, query: Query, i: int, top: int) -> tuple[float, bool, Bools]:

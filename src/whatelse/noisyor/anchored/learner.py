@@ -41,6 +41,7 @@ COMPLETE_ON, COMPLETE_BY = 2_000, 1_000  # visits whose conditions are drawn, an
 CALIBRATE_ON = 1_500  # conditions that visits are expected to have, which are counted
 TELL_ON = 3_000  # and which are compared with what the rates tell of each condition
 COMPANY_ON = 1_500  # visits whose pairs of conditions are counted
+REAL = 0.9  # of visits that have every look of a condition, the share taken to have it where nobody has labelled any
 EACH = 100  # visits with each anchor that are looked at besides
 Step = Callable[[str, int, int], None]
 
@@ -131,7 +132,9 @@ def _assembled(noisyor: NoisyOr, fit: HiddenFit, rates: Rates, visits: AnchorBlo
     model = NoisyOr(
         np.clip(expit(bias), 1e-9, 1 - 1e-9), noisyor.fail, noisyor.leak, noisyor.frozen, weight, fit.coupling
     )
-    return JointModel(model, Evidence(fit.weight, centre, visits.excuse, visits.columns, rates.log_odds))
+    real = np.maximum(REAL, (1 + rates.ppv[1]) / 2)  # what a firing anchor proves must be within reach
+    evidence = Evidence(fit.weight, centre, visits.excuse, visits.columns, rates.log_odds, real=real)
+    return JointModel(model, evidence)
 
 
 def _completed(visits: AnchorVisits, model: JointModel, rng: np.random.Generator) -> Pairs:

@@ -84,11 +84,11 @@ def fit_labels(
     rng = np.random.default_rng(seed)
     judges = x[np.sort(rng.permutation(len(known))[:JUDGES])]
     fold = rng.integers(0, FOLDS, len(known))
-    start = shape = Shape.of(model.evidence.curve, model.m)
+    start = shape = Shape.of(model.evidence)
     fields, coupling, kappa = alone(x), model.noisyor.coupling, alone.kappa
     crossed = fields
     for _ in range(1 if is_sure(told).all() else ROUNDS):
-        belief = believed(x, model.noisyor, alone.ordinary, shape(crossed, length), told, coupling, kappa)
+        belief = believed(x, model.noisyor, alone.ordinary, shape(crossed, length), told, coupling, kappa, shape.real)
         lesson = Lesson(x, np.where(known, belief, np.nan), fields, alone.taken(x, belief > 0.5), belief, w)
         most = max(MANY, 2 * int(belief.sum(1).max()))
         taught = teach(lesson, model.noisyor.coupling, alone.kappa)
@@ -204,5 +204,6 @@ def assembled(alone: Alone, taught: Taught, shape: Shape, centre: Floats) -> Joi
     evidence = Evidence(
         slope, centre, old.excuse, old.anchor_columns, scale.T * old.anchor_log_odds,
         bias=bias + shape.shift - log_odds, field_weight=total, field_centre=at_centre, curve=shape.curve,
+        real=shape.real,
     )  # fmt: skip
     return JointModel(NoisyOr(expit(log_odds), noisyor.fail, noisyor.leak, noisyor.frozen, weight, coupling), evidence)
