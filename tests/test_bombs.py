@@ -19,6 +19,8 @@ from whatelse.limits import read_yaml
 from whatelse.server.settings import load_settings
 from whatelse.sources import read_visits
 from whatelse.sources.codings import load_codings
+from whatelse.teaching.hunting.edit import read_conditions, read_refused
+from whatelse.teaching.hunting.lexicon import Lexicon
 from whatelse.text import load_rules
 
 
@@ -111,6 +113,18 @@ def test_documents_that_grow(tmp_path: Path, text: str, says: str) -> None:
     path.write_text(text)
     with refused(says, 30):
         read_yaml(path)
+
+
+def test_what_a_curator_edits_has_the_same_limits(tmp_path: Path) -> None:
+    for name, load in (
+        ("refused.yaml", read_refused),
+        ("conditions.yaml", read_conditions),
+        ("words.yaml", Lexicon.shipped),
+    ):
+        path = tmp_path / name
+        path.write_text(ALIASES)
+        with refused("WHATELSE_MAX_VALUES"):
+            load(path)
 
 
 def test_values_that_are_none(tmp_path: Path) -> None:

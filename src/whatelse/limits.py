@@ -63,13 +63,16 @@ def check_line(path: Path, length: int) -> None:
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file within limits; OSError, UnicodeDecodeError and yaml.YAMLError as they come."""
-    most = limit("WHATELSE_MAX_DOCUMENT")
     regular(path)
     with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise InputError(f"has more than {most:,} bytes; if that is right, set WHATELSE_MAX_DOCUMENT higher", file=path)
-    text = data.decode("utf-8")
+        data = file.read(limit("WHATELSE_MAX_DOCUMENT") + 1)
+    _check_length(path, len(data))
+    return parse_yaml(data.decode("utf-8"), path)
+
+
+def parse_yaml(text: str, path: Path | str) -> Any:
+    """The content of a YAML text within limits; path: where it is from."""
+    _check_length(path, len(text))
     _check_shape(path, text)
     try:
         return yaml.load(text, Loader=LOADER)
@@ -77,7 +80,12 @@ def read_yaml(path: Path) -> Any:
         raise yaml.YAMLError(str(error)) from None
 
 
-def _check_shape(path: Path, text: str) -> None:
+def _check_length(path: Path | str, length: int) -> None:
+    if length > (most := limit("WHATELSE_MAX_DOCUMENT")):
+        raise InputError(f"has more than {most:,} bytes; if that is right, set WHATELSE_MAX_DOCUMENT higher", file=path)
+
+
+def _check_shape(path: Path | str, text: str) -> None:
     """InputError if the objects would be too deep or too many, by the events alone, which cost no more than the text.
 
     An alias counts as all that it stands for: ten lines of ten aliases each are ten thousand million values, and

@@ -16,6 +16,7 @@ import yaml
 from whatelse.anchors import Anchor, AnchorSet
 from whatelse.anchors.conditions import ANCHOR_KEYS
 from whatelse.errors import ConditionError, InputError
+from whatelse.limits import parse_yaml
 from whatelse.teaching.hunting.yaml_text import append, block, change, read_text, write_text
 from whatelse.text import tokenize
 
@@ -140,7 +141,7 @@ def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
     """By condition, the phrases refused."""
     path = Path(refused_file)
     try:
-        value: Any = yaml.safe_load(read_text(path)) or {}
+        value: Any = parse_yaml(read_text(path), path) or {}
     except yaml.YAMLError:
         raise InputError("is not YAML: needs a mapping of conditions to lists of refused phrases", file=path) from None
     good = isinstance(value, dict) and all(
@@ -174,7 +175,7 @@ def _conditions(path: Path) -> tuple[str, AnchorSet]:
 def _parsed(text: str, path: Path) -> tuple[Any, AnchorSet]:
     """What a text holds, as values that nobody may change, and as conditions. Parsing takes a tenth of a second."""
     try:
-        data = yaml.safe_load(text)
+        data = parse_yaml(text, path)
     except yaml.YAMLError:
         raise InputError("is not YAML", file=path) from None
     if isinstance(data, dict) and "conditions" not in data:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.limits import parse_yaml
 from whatelse.teaching.hunting.forms import stems
 
 SAME, NEAR = "same", "near"
@@ -83,7 +84,7 @@ def plain_words(phrase: str) -> tuple[str, ...]:
 
 def _parse(text: str, source: str) -> dict[str, dict[str, tuple[str, ...]]]:
     try:
-        table: Any = yaml.safe_load(text)
+        table: Any = parse_yaml(text, source)
     except yaml.YAMLError:
         raise InputError("is not YAML; a lexicon is a mapping of concepts to lists of phrases", file=source) from None
     if not isinstance(table, dict):
