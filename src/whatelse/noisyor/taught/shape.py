@@ -23,7 +23,8 @@ from whatelse.noisyor.params import Floats
 from whatelse.noisyor.taught.nearby import Nearby
 from whatelse.noisyor.taught.said import of_looks
 
-CURVE_PRECISION, BENT_PRECISION, SHIFT_PRECISION, REAL_PRECISION = 5.0, 50.0, 10.0, 1.0
+CURVE_PRECISION, BENT_PRECISION, REAL_PRECISION = 5.0, 50.0, 1.0
+SHIFT_PRECISION, COMMON_PRECISION = 10.0, 0.1  # of each condition's own shift, and of the one they share
 MOST_REAL = 0.98  # share of real looks that labels start from at most: of visits that all are, one could not tell
 STEPS = 40
 
@@ -73,13 +74,13 @@ def fit_shape(
     V, m = fields.shape
     size, most = SIZE, np.maximum(told, 0.0).sum(1)  # so that the loss is near zero and small gains are seen
     parts = [fields, *(np.maximum(fields - t, 0.0) for t in KNOTS)]
-    centre = np.concatenate([start.curve, start.shift, [0.0]])
+    centre = np.concatenate([start.curve, start.shift, [0.0, 0.0]])
     bent = np.full(size, CURVE_PRECISION)
     bent[1:-1] = BENT_PRECISION  # a look that is something else explains better why no visit is sure
-    precision = np.concatenate([bent, np.full(m, SHIFT_PRECISION), [REAL_PRECISION]])
+    precision = np.concatenate([bent, np.full(m, SHIFT_PRECISION), [COMMON_PRECISION, REAL_PRECISION]])
 
     def shape(v: Floats) -> Shape:
-        return Shape(v[:size], v[size:-1], expit(logit(start.real) + v[-1]))
+        return Shape(v[:size], v[size:-2] + v[-2], expit(logit(start.real) + v[-1]))
 
     def objective(v: Floats) -> tuple[float, Floats]:
         now = shape(v)
@@ -89,7 +90,8 @@ def fit_shape(
         miss = (free.singles - said.singles) * weight[:, None]
         loss = float((weight * (free.log_sum - said.log_sum + most)).sum())
         more_real = -float((said.singles * (share - now.real) * weight[:, None]).sum())
-        gradient = np.concatenate([[(miss * p).sum() for p in parts], [miss.sum(1) @ length], miss.sum(0), [more_real]])
+        slopes = [(miss * p).sum() for p in parts]
+        gradient = np.concatenate([slopes, [miss.sum(1) @ length], miss.sum(0), [miss.sum(), more_real]])
         away = v - centre
         return (loss + 0.5 * float(precision @ away**2)) / V, (gradient + precision * away) / V
 
