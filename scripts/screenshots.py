@@ -75,6 +75,9 @@ def serving(model: Path, visits: list[Visit], folder: Path) -> Iterator[tuple[Se
         service.close()
 
 
+TO_THE_TOP = "for (const part of [document.scrollingElement, ...document.querySelectorAll('*')]) part.scrollTop = 0"
+
+
 def open_page(browser: Browser, url: str, width: int = 1280, height: int = 860, **options: Any) -> Page:
     """A loaded page, sharper than its size."""
     page = browser.new_context(
@@ -94,6 +97,7 @@ def take(browser: Browser, service: Service, url: str, visit: Visit) -> None:
     page.locator(f'#suggested li[data-condition="{CONFIRMED}"]').get_by_role("button", name="Confirm").click()
     page.wait_for_selector("#confirmed li")
     page.wait_for_timeout(1000)  # marks and questions follow
+    page.evaluate(TO_THE_TOP)  # the next tag has the focus, and was scrolled to
     page.screenshot(path=IMAGES / "visit-confirmed.png")
     page.locator("#suggested li").first.get_by_role("button", name="Why?").click()
     page.wait_for_selector(".why:not([hidden])")
