@@ -44,7 +44,7 @@ def proxy(url: str) -> Iterator[str]:
         file.write_text(CONFIGURATION.format(folder=folder, port=port, url=url))
         process = subprocess.Popen([program, "-c", str(file), "-p", folder], stderr=subprocess.DEVNULL)
         try:
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while True:
                 assert process.poll() is None, (Path(folder) / "errors").read_text()
                 try:

@@ -94,7 +94,7 @@ def live(opened: Service) -> Iterator[str]:
 @contextmanager
 def client(opened: Service) -> Iterator[httpx.Client]:
     """A client of a real server."""
-    with live(opened) as url, httpx.Client(base_url=url, timeout=30) as made:
+    with live(opened) as url, httpx.Client(base_url=url, timeout=60) as made:
         yield made
 
 

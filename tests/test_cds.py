@@ -345,7 +345,7 @@ def test_a_call_that_takes_long_keeps_nobody_else_waiting(
     with ThreadPoolExecutor(1) as others:
         answer = others.submit(http.post, VIEW, json=body)
         assert begun.wait(30)
-        with httpx.Client(base_url=http.base_url, timeout=30) as page:
+        with httpx.Client(base_url=http.base_url, timeout=60) as page:
             assert page.get("/healthz").status_code == 200
             assert page.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
             assert page.get("/cds-services").status_code == 200

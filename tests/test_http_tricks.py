@@ -34,12 +34,13 @@ def url(opened: Service) -> Iterator[str]:
 
 def said(url: str, data: bytes) -> list[int]:
     """The statuses of all that is answered to `data`, until the server hangs up or is silent."""
-    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=0.7) as raw:
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=20) as raw:
         raw.sendall(data)
         seen = b""
         try:
             while piece := raw.recv(65_536):
                 seen += piece
+                raw.settimeout(0.7)
         except TimeoutError:
             pass
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3})", seen)]

@@ -57,7 +57,7 @@ def test_every_operation_as_described(api: Any, opened: Service, method: str, mo
         def ask(case: Any) -> None:
             if case.path_parameters and len(str(case.path_parameters.get("key"))) % 2:
                 case.path_parameters["key"] = opened.worklist.keys[7]  # half of them about a visit that is there
-            case.call_and_validate(checks=CHECKS, timeout=30)
+            case.call_and_validate(checks=CHECKS, timeout=60)
 
         try:
             ask()

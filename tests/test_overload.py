@@ -174,14 +174,14 @@ def test_the_door_says_no_before_anything_is_read_and_goes_on(tmp_path: Path) ->
             assert 'whatelse_requests_total{route="none",status="503"} 9.0' in counted
             opened.turnstiles.pages.under_way = 0
             assert web.get(f"/api/visits/{key}").status_code == 200
-        with socket.create_connection(address(url), timeout=5) as raw:  # two in one piece: both are answered, in order
+        with socket.create_connection(address(url), timeout=60) as raw:  # two in one piece: both are answered, in order
             slow_down(opened)
             raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             seen = b""
             while b"503" not in seen:
                 seen += raw.recv(4096)
             assert seen.index(b"200 OK") < seen.index(b"503")
-        with socket.create_connection(address(url), timeout=5) as raw:  # refused, and never sends its body
+        with socket.create_connection(address(url), timeout=60) as raw:  # refused, and never sends its body
             raw.sendall(b"POST /api/why HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
             time.sleep(0.1)
             assert opened.turnstiles.pages.under_way == 1_000
@@ -203,7 +203,7 @@ def test_a_request_leaves_nothing_for_the_garbage_collector(opened: Service) -> 
         422: head % (path.encode(), 2, b"{}"),
         404: b"GET /api/visits/nobody HTTP/1.1\r\nHost: localhost\r\n\r\n",
     }
-    with live(opened) as url, socket.create_connection(address(url), timeout=10) as raw, watched() as left_over:
+    with live(opened) as url, socket.create_connection(address(url), timeout=60) as raw, watched() as left_over:
         for status, request in asked.items():
             for _ in range(2):  # what the first of a kind leaves is made once
                 for _ in range(10):

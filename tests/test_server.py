@@ -335,7 +335,7 @@ def test_health_readiness_and_metrics(opened: Service, web: httpx.Client) -> Non
     for line in text.splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) \S+ .+|whatelse_\w+(\{[^}]*(\{key\})?[^}]*\})? [0-9.e+-]+", line), line
     opened.store.close()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while (status := web.get("/readyz").status_code) != 503 and time.monotonic() < until:
         time.sleep(0.1)  # what was found a moment ago is not asked for again at once
     assert status == 503
@@ -420,13 +420,13 @@ def test_serve_prints_one_line_and_reloads_on_sighup(tmp_path: Path) -> None:
         assert line.startswith("whatelse is at http://127.0.0.1:")
         assert httpx.get(f"{url}api/visits").json()["total"] == 20
         process.send_signal(signal.SIGHUP)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while 'outcome="loaded"' not in httpx.get(f"{url}metrics").text:
             assert time.monotonic() < until
             time.sleep(0.1)
     finally:
         process.send_signal(signal.SIGTERM)
-        rest, problems = process.communicate(timeout=20)
+        rest, problems = process.communicate(timeout=60)
     assert rest == "" and "Traceback" not in problems and "leaked" not in problems
     assert process.returncode == 0
     assert not (tmp_path / "d.db-wal").exists()  # the database was closed, not left
@@ -472,7 +472,7 @@ def test_serve_takes_up_a_model_that_replaces_its_own(tmp_path: Path) -> None:
         assert httpx.get(f"{url}api/model").json()["caveat"] == "noise rates assumed, probabilities uncalibrated"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def test_tokens_and_labels_from_the_command_line(tmp_path: Path) -> None:

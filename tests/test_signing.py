@@ -64,7 +64,7 @@ def test_a_sparse_file_of_six_gigabytes_is_refused_at_once(saved: Path, tmp_path
     os.truncate(path, path.stat().st_size + (6 << 30))  # and one whose header claims as much
     with pytest.raises(ModelFileError, match="WHATELSE_MAX_MODEL_BYTES"):
         load(path)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_answers_go_on_while_a_model_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +82,8 @@ def test_answers_go_on_while_a_model_is_loaded(tmp_path: Path, monkeypatch: pyte
         loading = beside.submit(web.post, "/admin/model", json={})
         assert begun.wait(20)
         try:
-            assert web.get(f"/api/visits/{opened.worklist.keys[0]}", timeout=20).status_code == 200
-            assert web.post("/api/suggest", json={"visit": {"age": 50}}, timeout=20).status_code == 200
+            assert web.get(f"/api/visits/{opened.worklist.keys[0]}", timeout=60).status_code == 200
+            assert web.post("/api/suggest", json={"visit": {"age": 50}}, timeout=60).status_code == 200
             assert not loading.done()
         finally:
             gate.set()

@@ -31,7 +31,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         settings = {"smart_client_id": CLIENT, "fhir_servers": [ehr.issuer], "auth": "token"}
         with service(tmp_path, **settings) as made, live(made) as url:
             ehr.redirect = url + "/smart/callback"
-            with httpx.Client(base_url=url, timeout=30) as http:
+            with httpx.Client(base_url=url, timeout=60) as http:
                 yield ehr, made, http
 
 
@@ -214,7 +214,7 @@ def test_both_launches_in_a_browser(browser: Browser, tmp_path: Path, launched: 
             expect(page.locator("#smart")).to_contain_text("Edna Testcase")
             expect(page.locator("#smart")).to_contain_text("access until")
             page.locator("#suggested .yes").first.click()
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while not made.store.history("bench-ed-visit-1") and time.monotonic() < until:
                 time.sleep(0.05)
             (line,) = made.store.history("bench-ed-visit-1")

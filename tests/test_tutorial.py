@@ -58,11 +58,11 @@ def test_the_tutorial_as_it_stands(tmp_path: Path) -> None:
         assert server.stdout is not None
         url = re.search(r"http://\S+", server.stdout.readline())
         assert url is not None
-        with urllib.request.urlopen(f"{url[0].rstrip('/')}/api/visits", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url[0].rstrip('/')}/api/visits", timeout=60) as answer:
             assert json.load(answer)["total"] == 4000
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
 
 def test_the_transcript_is_of_these_commands() -> None:

@@ -46,7 +46,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 def digests(url: str, times: int = 24) -> set[str]:
     """What new connections are answered by: the kernel spreads them over the workers."""
-    with httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=30) as web:
+    with httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=60) as web:
         return {web.get("/healthz").headers["x-whatelse-model"] for _ in range(times)}
 
 
@@ -67,7 +67,7 @@ def test_two_workers_share_decisions_and_models_and_are_looked_after(tmp_path: P
         with serving(tmp_path, *options, "--database", database) as (process, url):
             workers = children(process.pid)
             assert len(workers) == 2
-            keys = [row["key"] for row in httpx.get(f"{url}/api/visits", timeout=30).json()["rows"]]
+            keys = [row["key"] for row in httpx.get(f"{url}/api/visits", timeout=60).json()["rows"]]
             conditions = [c["name"] for c in httpx.get(f"{url}/api/model").json()["conditions"]][:8]
 
             def insist(k: int) -> int:  # all on few visits, each on a connection of its own
@@ -80,7 +80,7 @@ def test_two_workers_share_decisions_and_models_and_are_looked_after(tmp_path: P
                 return 0
 
             with (
-                httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=30) as web,
+                httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=60) as web,
                 ThreadPoolExecutor(8) as pool,
             ):
                 assert set(pool.map(insist, range(24))) == {200}
@@ -91,7 +91,7 @@ def test_two_workers_share_decisions_and_models_and_are_looked_after(tmp_path: P
             assert digests(url) == {loaded.digest}
             (tmp_path / "other.model").replace(model)
             assert httpx.post(f"{url}/admin/model", json={}, timeout=60).json()["model"] == other
-            until = time.monotonic() + 30
+            until = time.monotonic() + 60
             while digests(url) != {other}:
                 assert time.monotonic() < until
                 time.sleep(0.5)
@@ -109,7 +109,7 @@ def test_two_workers_share_decisions_and_models_and_are_looked_after(tmp_path: P
                 time.sleep(0.2)
             store.close()
             process.kill()  # even so nobody stays behind
-            until = time.monotonic() + 30
+            until = time.monotonic() + 60
             while any(_runs(number) for number in now):
                 assert time.monotonic() < until
                 time.sleep(0.2)
