@@ -136,7 +136,7 @@ def test_looking_up_what_stands_between_spaces_is_cutting_the_whole(text: str) -
     ],
 )
 def test_time_is_linear_in_the_note(unit: str) -> None:
-    """A quadratic step would take 256 times as long for 16 times the text, at every try; a busy machine slows down one or two."""
+    """A quadratic step takes 256 times as long for 16 times the text at every try, a busy machine at one or two."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
