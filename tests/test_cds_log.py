@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -16,8 +19,9 @@ from alembic.migration import MigrationContext
 from hooking import VIEW, cards
 from serving import client, service
 from whatelse import store as whatelse_store
-from whatelse.server.cds.log import Card, CardLog, Look, now
-from whatelse.server.chores import chores
+from whatelse.server.cds import log as cds_log
+from whatelse.server.cds.log import Card, CardLog, Look, now, prune
+from whatelse.server.chores import _forget, chores
 from whatelse.store import Store, schema
 from whatelse.store.engine import writing
 
@@ -54,7 +58,7 @@ def test_a_database_of_a_server_that_made_the_tables_itself_goes_on(tmp_path: Pa
 def test_the_server_forgets_cards_that_are_old_enough_and_no_decision(tmp_path: Path) -> None:
     with service(tmp_path, cds_hooks=True, cds_threshold=0.3, cds_days=30) as opened:
         log = CardLog(opened.store.engine)
-        for visit, days in (("old", 30.1), ("young", 29.9)):
+        for visit, days in (("old", 30.1), ("young", 29.9), *((f"{days} days", days) for days in (24, 18, 12, 6))):
             card, look = made(visit, days)
             log.keep([card], look)
         with client(opened) as http:
@@ -67,16 +71,47 @@ def test_the_server_forgets_cards_that_are_old_enough_and_no_decision(tmp_path: 
 
         async def until_forgotten() -> None:
             task, until = asyncio.create_task(chores(opened)), time.monotonic() + 60
-            while len(log.all_cards()) > 1 and time.monotonic() < until:
+            while len(log.all_cards()) > 5 and time.monotonic() < until:
                 await asyncio.sleep(0.05)
             task.cancel()
 
         asyncio.run(until_forgotten())
-        assert [card.visit for card in log.all_cards()] == ["young"]
-        assert [look.visit for look in log.looks()] == ["young", "e1"]
+        young = ["young", "24 days", "18 days", "12 days", "6 days"]
+        assert [card.visit for card in log.all_cards()] == young
+        assert [look.visit for look in log.looks()] == [*young, "e1"]
         (line,) = opened.store.history("e1")
         assert line.verdict == "confirmed" and line.shown["card"] == shown
         log.close()
+
+
+def test_a_clock_that_jumps_removes_no_cards(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'd.db'}")
+    log = CardLog(store.engine)
+    for days in range(40, -1, -5):
+        card, look = made(f"{days}", days + 0.1)
+        log.keep([card], look)
+    log.flush()
+    assert prune(store.engine, 30, now() + timedelta(days=365)) == 2 * 4  # a week too many, and not all of them
+    assert [card.visit for card in log.all_cards()] == ["20", "15", "10", "5", "0"]
+    log.close()
+    store.close()
+
+
+def test_what_was_flushed_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def slow_commit(engine: sa.Engine) -> Iterator[sa.Connection]:
+        with writing(engine) as connection:
+            yield connection
+            time.sleep(0.2)
+
+    monkeypatch.setattr(cds_log, "writing", slow_commit)
+    store = Store(f"sqlite:///{tmp_path / 'd.db'}")
+    log = CardLog(store.engine)
+    card, look = made("1", 0)
+    log.keep([card], look)
+    assert [card.visit for card in log.all_cards()] == ["1"]
+    log.close()
+    store.close()
 
 
 def test_cards_are_kept_for_ever_unless_told(tmp_path: Path) -> None:
@@ -86,11 +121,6 @@ def test_cards_are_kept_for_ever_unless_told(tmp_path: Path) -> None:
         log.keep([card], look)
         log.flush()
 
-        async def one_round() -> None:
-            task = asyncio.create_task(chores(opened))
-            await asyncio.sleep(0.3)
-            task.cancel()
-
-        asyncio.run(one_round())
+        asyncio.run(_forget(opened))
         assert [card.visit for card in log.all_cards()] == ["ancient"]
         log.close()

@@ -302,12 +302,12 @@ store.close()
 
 def test_audit_lines_are_chained_exported_and_kept_for_as_long_as_configured(store: Store) -> None:
     now = datetime.now(UTC)
-    for age in (400, 300, 20, 1, 0):
+    for age in (36, 31, 29, 24, 18, 12, 6, 0):
         store.note(Event("visit read", "dr a", "10.0.0.7", "k" * 26, {"status": 200}, now - timedelta(days=age)))
     store.ping()
     before = chain.verify(store.engine, schema.audit)
     lines = [json.loads(line) for line in audit.lines(store.engine)]
-    assert [line["event"] for line in lines] == ["visit read"] * 5 and lines[0]["detail"] == {"status": 200}
+    assert [line["event"] for line in lines] == ["visit read"] * 8 and lines[0]["detail"] == {"status": 200}
     previous = chain.FIRST  # a copy verifies without the database
     for line in lines:
         content = [line[name.name] for name in chain.content_columns(schema.audit)]
@@ -317,12 +317,35 @@ def test_audit_lines_are_chained_exported_and_kept_for_as_long_as_configured(sto
         with pytest.raises(sa.exc.DatabaseError, match="append-only"), store.engine.begin() as connection:
             connection.execute(statement)
     assert audit.prune(store.engine, 30) == 2 and audit.prune(store.engine, 30) == 0
-    assert chain.verify(store.engine, schema.audit, before).lines == 6
+    assert chain.verify(store.engine, schema.audit, before).lines == 9
     kept = [json.loads(line)["event"] for line in audit.lines(store.engine)]
-    assert kept == ["visit read"] * 3 + ["retention"]
+    assert kept == ["visit read"] * 6 + ["retention"]
     by_force(store, "UPDATE audit SET actor = 'dr b' WHERE actor = 'dr a'")
     with pytest.raises(StoreError, match="audit: line"):
         chain.verify(store.engine, schema.audit)
+
+
+def test_a_clock_that_jumps_removes_no_audit(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    now, year = datetime.now(UTC), timedelta(days=365)
+
+    def days_left() -> list[int]:
+        ats = [datetime.fromisoformat(json.loads(line)["at"]) for line in audit.lines(store.engine)]
+        return [(now - at).days for at in ats if at <= now]
+
+    for age in range(100, -1, -5):
+        store.note(Event("visit read", "dr a", at=now - timedelta(days=age)))
+    store.ping()
+    assert audit.prune(store.engine, 60, now + year) == 11  # 8 that are old enough, and those of two weeks more
+    assert days_left() == list(range(45, -1, -5)) and "clock has jumped" in caplog.text
+    store.note(Event("visit read", "dr a", at=now + year + timedelta(hours=1)))  # it goes on serving, a year ahead
+    store.ping()
+    assert audit.prune(store.engine, 60, now + year + timedelta(hours=2)) == 0
+    assert chain.verify(store.engine, schema.audit).lines == 23
+    for age in range(5, 101, 5):  # set right again
+        store.note(Event("visit read", "dr a", at=now + timedelta(days=age)))
+    store.ping()
+    assert audit.prune(store.engine, 60, now + timedelta(days=100)) == 19  # with the line that was ahead
+    assert days_left() == [] and chain.verify(store.engine, schema.audit).lines == 44
 
 
 def test_audit_lines_wait_for_a_locked_database_and_are_then_written(tmp_path: Path) -> None:
@@ -430,7 +453,8 @@ def test_the_commands(tmp_path: Path) -> None:
     url, saved = f"sqlite:///{tmp_path / 'd.db'}", tmp_path / "saved.db"
     store = Store(url)
     fill(store, 3)
-    store.note(Event("sign-in", "dr a", at=datetime.now(UTC) - timedelta(days=50)))
+    for age in (33, 27, 21, 15, 9, 3):
+        store.note(Event("sign-in", "dr a", at=datetime.now(UTC) - timedelta(days=age)))
     store.ping()
 
     def run(*command: str) -> tuple[int, str]:
@@ -445,9 +469,9 @@ def test_the_commands(tmp_path: Path) -> None:
     assert run("store", "backup", "--out", str(saved))[0] == 0 and saved.exists()
     assert run("store", "restore", str(saved))[0] == 2
     code, said = run("store", "verify", "--expect", head)
-    assert code == 0 and "1 audit lines" in said
+    assert code == 0 and "6 audit lines" in said
     code, said = run("audit", "export")
-    assert code == 0 and json.loads(said)["event"] == "sign-in"
+    assert code == 0 and [json.loads(line)["event"] for line in said.splitlines()] == ["sign-in"] * 6
     assert run("audit", "verify")[0] == 0 and "removed 1 lines" in run("audit", "prune", "--days", "30")[1]
     assert run("audit", "export", "--out", str(tmp_path / "a.jsonl"))[0] == 0
     code, said = run("audit", "export", "--out", str(tmp_path / "a.jsonl"))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from whatelse.store import chain, schema
 from whatelse.store.engine import reading, writing
+from whatelse.store.retention import cutoff
 
 _AUDIT, _HEADS = schema.audit, schema.chain_head
 
@@ -59,9 +60,11 @@ def lines(engine: sa.Engine) -> Iterator[str]:
 
 def prune(engine: sa.Engine, days: float, now: datetime | None = None) -> int:
     """Remove lines older than `days`, as configured; returns how many. What is left verifies as before."""
-    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    now = now or datetime.now(UTC)
     with reading(engine) as connection:
-        newer = sa.select(sa.func.min(_AUDIT.c.id)).where(_AUDIT.c.at >= before)
+        before = cutoff(connection, _AUDIT.c.at, days, now)
+        # a line of the future, of a clock that was ahead for a while, keeps nothing else from going
+        newer = sa.select(sa.func.min(_AUDIT.c.id)).where(_AUDIT.c.at.between(before, now))
         first_kept = connection.execute(newer).scalar()
         older = sa.select(sa.func.max(_AUDIT.c.id)).where(_AUDIT.c.at < before)
         if first_kept is not None:  # times of several machines may be out of step: remove no line after one to keep

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from whatelse.server.lru import Lru
 from whatelse.store import StoreError, schema
 from whatelse.store.engine import reading, writing
+from whatelse.store.retention import cutoff
 
 VISITS = 5_000  # whose cards are in memory
 BATCH = 500
@@ -69,7 +70,7 @@ class CardLog:
         self._engine = engine
         self._visits: Lru[str, tuple[Card, ...]] = Lru(VISITS)
         self._cards: Lru[str, Card] = Lru(4 * VISITS)
-        self._queue: queue.SimpleQueue[Callable[[sa.Connection], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Callable[[sa.Connection], None] | threading.Event | None] = queue.SimpleQueue()
         self._mode: tuple[float, str | None] = (-10.0, None)
         self._closed, self.failed = False, 0
         self._writer = threading.Thread(target=self._write, name="whatelse-cards", daemon=True)
@@ -179,20 +180,22 @@ class CardLog:
         """Wait until everything asked for so far is written."""
         done = threading.Event()
         if not self._closed:
-            self._queue.put(lambda _: done.set())
+            self._queue.put(done)
             done.wait(30)
 
     def _write(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch, last = [first], False
-            while len(batch) < BATCH and not self._queue.empty():
-                if (item := self._queue.get()) is None:
-                    last = True
-                    break
-                batch.append(item)
-            self._commit(batch)
-            if last:
-                return
+        last = False
+        while not last:
+            items = [self._queue.get()]
+            while len(items) < BATCH and not self._queue.empty():
+                items.append(self._queue.get())
+            waiting = [item for item in items if isinstance(item, threading.Event)]
+            batch = [item for item in items if item is not None and not isinstance(item, threading.Event)]
+            if batch:
+                self._commit(batch)
+            for done in waiting:  # after the commit: who waits wants to read it
+                done.set()
+            last = None in items
 
     def _commit(self, batch: list[Callable[[sa.Connection], None]]) -> None:
         try:
@@ -207,9 +210,10 @@ class CardLog:
                 self._commit([work])
 
 
-def prune(engine: sa.Engine, days: float) -> int:
+def prune(engine: sa.Engine, days: float, at: datetime | None = None) -> int:
     """Remove cards and looks older than `days`; returns how many. Decisions made on them stay, with what was shown."""
-    before = now() - timedelta(days=days)
+    with reading(engine) as connection:
+        before = cutoff(connection, _look.c.at, days, at or now())
     with writing(engine) as connection:
         return sum(connection.execute(t.delete().where(t.c.at < before)).rowcount for t in (_card, _look))
 
