@@ -109,6 +109,22 @@ def by_force(store: Store, *statements: str) -> None:
             "line 77 does not follow line 10",
         ),
         (["DELETE FROM chain_head WHERE name = 'decision'"], "head of the chain is missing"),
+        (
+            [
+                "INSERT INTO decision (id, visit, version, kind, subject, verdict, actor, at, model, shown, request) "
+                "VALUES (-7, 'x', 1, 'tag', 'fall', 'confirmed', 'eve', '2026-01-01', 'm', '{}', 'r')"
+            ],
+            "line -7 does not follow line 0",
+        ),
+        (
+            [
+                "UPDATE chain_head SET removed = 4, removed_lines = 4, "
+                "start = (SELECT chain FROM decision WHERE id = 4) WHERE name = 'decision'",
+                "DELETE FROM decision WHERE id <= 4",
+            ],
+            "4 lines are gone from the old end",
+        ),
+        (["UPDATE decision SET shown = '{\"rank\": 1e999}' WHERE id = 3"], "line 3 does not follow line 2"),
     ],
 )
 def test_any_change_reordering_or_gap_is_found(store: Store, statements: list[str], says: str) -> None:
@@ -117,6 +133,17 @@ def test_any_change_reordering_or_gap_is_found(store: Store, statements: list[st
     by_force(store, *statements)
     with pytest.raises(StoreError, match=says):
         chain.verify(store.engine, schema.decision)
+
+
+@pytest.mark.parametrize("value", ["at = 'yesterday'", "shown = '{'", "actor = x'ff'"])
+def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, value: str) -> None:
+    """SQLite keeps anything in any column."""
+    store = Store(f"sqlite:///{tmp_path / 'd.db'}")
+    fill(store, 5, 2)
+    by_force(store, f"UPDATE decision SET {value} WHERE id = 4")
+    with pytest.raises(StoreError, match=r"line after line 3 cannot be read|line 4 does not follow line 3"):
+        chain.verify(store.engine, schema.decision)
+    store.close()
 
 
 def test_history_is_not_replaced(tmp_path: Path) -> None:
@@ -320,9 +347,29 @@ def test_audit_lines_are_chained_exported_and_kept_for_as_long_as_configured(sto
     assert chain.verify(store.engine, schema.audit, before).lines == 9
     kept = [json.loads(line)["event"] for line in audit.lines(store.engine)]
     assert kept == ["visit read"] * 6 + ["retention"]
+    start = "start = (SELECT chain FROM audit WHERE id = 3)"  # as if retention had, and no line tells of it
+    forged = f"UPDATE chain_head SET removed = 3, removed_lines = 3, {start} WHERE name = 'audit'"
+    by_force(store, forged, "DELETE FROM audit WHERE id = 3")
+    with pytest.raises(StoreError, match="3 lines are gone from the old end, and its own lines tell of 2"):
+        chain.verify(store.engine, schema.audit)
     by_force(store, "UPDATE audit SET actor = 'dr b' WHERE actor = 'dr a'")
     with pytest.raises(StoreError, match="audit: line"):
         chain.verify(store.engine, schema.audit)
+
+
+def test_retention_while_the_audit_is_verified_is_no_break(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for age in (13, 11, 9, 7, 5, 3, 1):
+        store.note(Event("visit read", "dr a", at=datetime.now(UTC) - timedelta(days=age)))
+    store.ping()
+    pages, pruned = chain.pages, list[int]()
+
+    def meanwhile(*table: Any) -> Iterator[Any]:
+        if not pruned:
+            pruned.append(audit.prune(store.engine, 10))
+        return pages(*table)
+
+    monkeypatch.setattr(chain, "pages", meanwhile)
+    assert chain.verify(store.engine, schema.audit).lines == 8 and pruned == [2]
 
 
 def test_a_clock_that_jumps_removes_no_audit(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -83,6 +83,7 @@ def prune(engine: sa.Engine, days: float, now: datetime | None = None) -> int:
         moved = {"removed": last, "removed_lines": kept.removed_lines + count, "start": start}
         connection.execute(_HEADS.update().where(_HEADS.c.name == _AUDIT.name).values(**moved))
         connection.execute(_AUDIT.delete().where(gone))
-        event = Event("retention", "whatelse", detail={"removed": count, "days": days})
+        told = {"removed": count, "days": days, "in_all": moved["removed_lines"]}
+        event = Event(chain.RETENTION, "whatelse", detail=told)
         chain.append(connection, _AUDIT, [event.row()], head)
     return count

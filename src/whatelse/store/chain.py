@@ -22,6 +22,8 @@ from whatelse.store.engine import StoreError, reading
 
 FIRST = "0" * 64  # what the first line follows
 PAGE = 5_000
+RETENTION = "retention"  # the event of an audit line that says how many old ones were removed
+_KEEP = "a line there was changed, moved, added or taken out. Keep the database as it is and compare it with a backup"
 _HEADS = schema.chain_head
 
 
@@ -48,6 +50,13 @@ def link(previous: str, content: Sequence[Any]) -> str:
     """The hash of a line with this content after the line with the hash `previous`."""
     text = json.dumps([_plain(value) for value in content], sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+
+
+def _follows(previous: str, content: Sequence[Any], found: str) -> bool:
+    try:
+        return link(previous, content) == found
+    except (ValueError, TypeError):  # NaN, or bytes where text was
+        return False
 
 
 def _plain(value: Any) -> Any:
@@ -83,12 +92,23 @@ def append(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]
 
 
 def pages(engine: sa.Engine, table: sa.Table) -> Iterator[Sequence[Any]]:
-    """The lines of a table in order, page by page; no connection is held between two pages."""
-    after = -1
+    """The lines of a table in order, page by page; no connection is held between two pages.
+
+    StoreError names a line with what is no time or no JSON: no line that was written here has that.
+    """
+    after, size = None, PAGE
     while True:
-        query = sa.select(table).where(table.c.id > after).order_by(table.c.id).limit(PAGE)
-        with reading(engine) as connection:
-            rows = connection.execute(query).all()
+        query = sa.select(table).order_by(table.c.id).limit(size)
+        if after is not None:  # numbers below 1 too: whoever adds a line may choose its number
+            query = query.where(table.c.id > after)
+        try:
+            with reading(engine) as connection:
+                rows = connection.execute(query).all()
+        except (ValueError, TypeError):  # one line cannot be read: find out which
+            if size == 1:
+                raise StoreError(f"{table.name}: the line after line {after or 0} cannot be read: {_KEEP}") from None
+            size = 1
+            continue
         if not rows:
             return
         after = rows[-1].id
@@ -100,26 +120,44 @@ def verify(engine: sa.Engine, table: sa.Table, expect: Head | None = None) -> He
 
     expect: a head noted earlier; it must be on the way. Cost: the whole table is read once.
     """
-    with reading(engine) as connection:  # the head first: lines that are added meanwhile come after it
+    while True:
+        kept = _kept(engine, table)  # the head first: lines that are added meanwhile come after it
+        try:
+            return _walk(engine, table, kept, expect)
+        except StoreError:
+            if _kept(engine, table).removed == kept.removed:
+                raise  # else retention took out meanwhile what was to be read: from where it left off
+
+
+def _kept(engine: sa.Engine, table: sa.Table) -> Any:
+    with reading(engine) as connection:
         kept = connection.execute(sa.select(_HEADS).where(_HEADS.c.name == table.name)).one_or_none()
     if kept is None:
         raise StoreError(f"{table.name}: the head of the chain is missing: somebody removed it")
+    return kept
+
+
+def _walk(engine: sa.Engine, table: sa.Table, kept: Any, expect: Head | None) -> Head:
     names = [column.name for column in content_columns(table)]
     previous, lines, met, last = kept.start, kept.removed_lines, False, kept.removed
-    head_met = kept.lines == lines and kept.hash == previous
+    head_met, told = kept.lines == lines and kept.hash == previous, 0
     for page in pages(engine, table):
         for row in page:
-            if link(previous, [getattr(row, name) for name in names]) != row.chain:
-                raise StoreError(
-                    f"{table.name}: line {row.id} does not follow line {last}: a line there was changed, moved, added "
-                    "or taken out. Keep the database as it is and compare it with a backup"
-                )
+            if not _follows(previous, [getattr(row, name) for name in names], row.chain):
+                raise StoreError(f"{table.name}: line {row.id} does not follow line {last}: {_KEEP}")
             previous, last, lines = row.chain, row.id, lines + 1
+            if table is schema.audit and row.event == RETENTION:
+                told = row.detail.get("in_all", kept.removed_lines)  # lines of older versions do not say it
             met = met or (expect is not None and Head(lines, previous) == expect)
             head_met = head_met or (lines == kept.lines and previous == kept.hash)
     if not head_met:
         raise StoreError(
             f"{table.name}: there are {lines:,} lines but the chain had {kept.lines:,}: lines were cut off at the end"
+        )
+    if told != kept.removed_lines:
+        raise StoreError(
+            f"{table.name}: {kept.removed_lines:,} lines are gone from the old end, and its own lines tell of {told:,}: "
+            "somebody else took them out. Compare it with a backup"
         )
     if expect is not None and not met and expect != Head(kept.removed_lines, kept.start):
         removed = expect.lines <= kept.removed_lines
