@@ -156,8 +156,8 @@ def _walk(engine: sa.Engine, table: sa.Table, kept: Any, expect: Head | None) ->
         )
     if told != kept.removed_lines:
         raise StoreError(
-            f"{table.name}: {kept.removed_lines:,} lines are gone from the old end, and its own lines tell of {told:,}: "
-            "somebody else took them out. Compare it with a backup"
+            f"{table.name}: {kept.removed_lines:,} lines are gone from the old end, and its own lines tell of {told:,}"
+            ": somebody else took them out. Compare it with a backup"
         )
     if expect is not None and not met and expect != Head(kept.removed_lines, kept.start):
         removed = expect.lines <= kept.removed_lines
