@@ -90,7 +90,7 @@ def test_exports_that_nobody_reads_hold_up_nobody(tmp_path: Path) -> None:
                 assert time.monotonic() < until
                 time.sleep(0.2)
             assert len(answer.text.splitlines()) == 8_002
-            assert opened.store.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+            wait_until(lambda: opened.store.engine.pool.checkedout() == 0)  # type: ignore[attr-defined]
         for raw in raws:
             raw.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bench_department import CONDITIONS, new_bench, visits_file
 from serving import SCRIPT, live
-from whatelse.server import Service, Settings
+from whatelse.server import Service, Settings, connections
 from whatelse.server.service import load_model
 from whatelse.server.settings import SettingsError
+from whatelse.server.workbench import queue, schemas
 from whatelse.sources import read_visits
 from whatelse.store import Store, audit
 from whatelse.tagger import Tagger
@@ -353,12 +355,42 @@ def test_only_curators_come_in_with_their_csrf_token_and_leave_a_trace(tmp_path:
             assert web.post(f"{API}/judge", json={**body, "visit": key, "answer": "yes"}).status_code == 200
             ids = {v.id for v in read_visits([visits_file()])}
             assert not ids & {e["visit"] for e in shown}  # keys, not ids
-        time.sleep(0.3)  # the audit is written beside the answers
+        opened.store.ping()  # the audit is written beside the answers
         lines = {line["event"]: line for line in map(json.loads, audit.lines(opened.store.engine))}
         assert lines["anchors edited"]["actor"] == "curator"
         assert lines["excerpts read"]["detail"]["visits"] == [e["visit"] for e in shown]
         assert lines["phrase judged"]["detail"]["visits"] == [key]
         assert "dysuria" not in json.dumps(lines) and lines["refused"]["detail"]["status"] == 403
+
+
+def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, leave = list[str](), connections.Door.leave
+
+    def leaving(door: connections.Door, connection: Any, group: str) -> None:
+        leave(door, connection, group)
+        left.append(group)
+
+    monkeypatch.setattr(connections.Door, "leave", leaving)
+    large = schemas.Queue(waiting=["a" * 26] * 250_000, done=0)  # 7 MB: more than a kernel takes
+    monkeypatch.setattr(queue, "_queue", lambda desk: large)
+    with workbench(tmp_path, client_seconds=1.0, keep_alive_seconds=600) as opened, live(opened) as url:
+        raws = [socket.socket() for _ in range(6)]
+        for raw in raws:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.connect(("127.0.0.1", int(url.rsplit(":", 1)[1])))
+            raw.sendall(f"GET {API}/labels HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert raw.recv(12) == b"HTTP/1.1 200"  # and no more of it
+        with httpx.Client(base_url=url, timeout=60) as web:
+            assert web.get(f"{API}/state").status_code == 200  # the workbench has one thread
+            assert web.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
+            assert opened.store.engine.pool.checkedout() < 6  # type: ignore[attr-defined]  # the server's own, if any
+            until = time.monotonic() + 60
+            while len(left) < 6:  # dropped, all of them; the client that asks stays
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            assert web.get(f"{API}/state").status_code == 200
+        for raw in raws:
+            raw.close()
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(opened: Service, url: str) -> None:
