@@ -9,6 +9,8 @@ import httpx
 
 from serving import department
 from test_fhir import visit_resources
+from whatelse.server import Service
+from whatelse.server.cds.hooks import Cards
 
 VIEW, LEAVE = "/cds-services/whatelse-patient-view", "/cds-services/whatelse-encounter-discharge"
 KEYS = {
@@ -41,6 +43,14 @@ def cards(http: httpx.Client, *args: Any, at: str = VIEW, **more: Any) -> list[d
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["cards"]
     return found
+
+
+def written(opened: Service) -> None:
+    """Wait until what servers on this service noted of cards, beside their answers, is in the database."""
+    for close in opened.closing:
+        owner = getattr(close, "__self__", None)
+        if isinstance(owner, Cards):
+            owner.log.flush()
 
 
 def titles(card: dict[str, Any]) -> str:

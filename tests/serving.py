@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -80,14 +80,13 @@ def live(opened: Service) -> Iterator[str]:
     server = server_of(opened)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    wait_until(lambda: server.started or not thread.is_alive())
+    assert server.started
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         listening.close()
 
 
@@ -96,6 +95,14 @@ def client(opened: Service) -> Iterator[httpx.Client]:
     """A client of a real server."""
     with live(opened) as url, httpx.Client(base_url=url, timeout=60) as made:
         yield made
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Until it is, for as long as a busy machine may take."""
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 _numbers = iter(range(10**9))

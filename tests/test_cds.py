@@ -19,8 +19,8 @@ import pytest
 from fhir.resources.R4B.condition import Condition
 
 import ehr_bench
-from hooking import LEAVE, VIEW, call, cards, titles
-from serving import client, service
+from hooking import LEAVE, VIEW, call, cards, titles, written
+from serving import client, service, wait_until
 from test_fhir import visit_resources
 from whatelse.server import Service
 from whatelse.server.cds import messages
@@ -28,6 +28,7 @@ from whatelse.server.cds.cards import choose, evidence_of, plain
 from whatelse.server.cds.messages import Call
 from whatelse.server.cds.threshold import by_burden, stays
 from whatelse.server.lanes import Busy
+from whatelse.server.turnstile import LONG, length_of
 from whatelse.sources import read_visits
 from whatelse.visits import Known, Visit
 
@@ -120,6 +121,7 @@ def test_an_overridden_tag_comes_back_only_when_the_record_speaks_louder(http: h
     seen = hooked.read(Call.model_validate(call()))
     reading, known = opened.tagger.read(seen.visit), Known(rejected=("fall",))
     evidence = evidence_of(reading)
+    written(opened)
     (kept,) = [c for c in hooked.log.all_cards() if c.uuid == fall["uuid"]]
     for before, again in (
         (kept, False),  # nothing has changed
@@ -145,8 +147,7 @@ def test_a_card_stays_until_it_has_fallen_well_below() -> None:
 def test_burden_limits_the_cards(tmp_path: Path) -> None:
     with service(tmp_path, cds_hooks=True, cds_burden=1) as opened, client(opened) as http:
         opened.start()
-        while opened.worklist.scores is None or not opened.worklist.scores.complete:
-            time.sleep(0.01)
+        wait_until(lambda: opened.worklist.scores is not None and opened.worklist.scores.complete)
         assert len(cards(http)) <= 1
 
 
@@ -234,12 +235,14 @@ def test_silent_mode_roll_out_and_the_switch(tmp_path: Path) -> None:
         assert cards(http)
         assert cards(http, context={"userId": "Practitioner/8"}) == []
         log = _state(opened).log
+        written(opened)
         looks = log.looks()
         assert [look.shown for look in looks] == [True, False] and looks[1].cards == looks[0].cards > 0
         for mode, some in (("off", False), ("silent", False), ("show", True), (None, True)):
             log.switch(mode)
             time.sleep(1.1)
             assert bool(cards(http)) is some, mode
+        written(opened)
         hidden = [c for c in log.all_cards() if not c.shown]
         assert hidden
         http.post(VIEW + "/feedback", json={"feedback": [{"card": hidden[0].uuid, "outcome": "accepted"}]})
@@ -336,7 +339,7 @@ def test_a_call_that_takes_long_keeps_nobody_else_waiting(
     def slowly(body: bytes) -> Any:
         where.append(threading.current_thread().name)
         begun.set()
-        assert gate.wait(30)
+        assert gate.wait(60)
         return json.loads(body)
 
     monkeypatch.setattr(messages, "json", SimpleNamespace(loads=slowly, JSONDecodeError=json.JSONDecodeError))
@@ -344,15 +347,42 @@ def test_a_call_that_takes_long_keeps_nobody_else_waiting(
     body["prefetch"]["more"] = ["x"] * 1_000_000
     with ThreadPoolExecutor(1) as others:
         answer = others.submit(http.post, VIEW, json=body)
-        assert begun.wait(30)
+        assert begun.wait(60)
         with httpx.Client(base_url=http.base_url, timeout=60) as page:
             assert page.get("/healthz").status_code == 200
             assert page.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
             assert page.get("/cds-services").status_code == 200
         assert not answer.done()
         gate.set()
-        assert answer.result(30).json()["cards"]
-    assert where[0].startswith("whatelse-hook")
+        assert answer.result(60).json()["cards"]
+    assert where[0].startswith("whatelse-long")
+
+
+def test_a_flood_of_calls_as_long_as_allowed_keeps_no_other_call_waiting(
+    http: httpx.Client, opened: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for each other, and are refused when too many do; other calls and pages are answered meanwhile."""
+    gate = threading.Event()
+
+    def slowly(body: bytes) -> Any:
+        assert len(body) < LONG or gate.wait(120)
+        return json.loads(body)
+
+    monkeypatch.setattr(messages, "json", SimpleNamespace(loads=slowly, JSONDecodeError=json.JSONDecodeError))
+    body = call()
+    body["prefetch"]["more"] = "x" * LONG
+    long = opened.turnstiles.long
+    with ThreadPoolExecutor(40) as flood, httpx.Client(base_url=http.base_url, timeout=60) as other:
+        try:
+            at = f"{http.base_url}".rstrip("/") + VIEW
+            many = [flood.submit(httpx.post, at, json=body, timeout=120) for _ in range(40)]
+            wait_until(lambda: long.under_way - len(long.arriving) + sum(each.done() for each in many) == 40)
+            assert cards(other)
+            assert other.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
+            assert other.get("/healthz").status_code == 200
+        finally:
+            gate.set()
+        assert {each.result().status_code for each in many} <= {200, 503}
 
 
 def test_hooks_may_wait_longer_than_a_page_and_are_counted_apart(opened: Service) -> None:
@@ -364,6 +394,10 @@ def test_hooks_may_wait_longer_than_a_page_and_are_counted_apart(opened: Service
                 turnstile.enter(False)
         assert turnstile.under_way == most
     assert opened.turnstiles.of(VIEW + "/feedback") is hooks and pages is not hooks
+    assert opened.turnstiles.of(VIEW, LONG) is hooks and opened.turnstiles.of(VIEW, LONG + 1) is opened.turnstiles.long
+    assert opened.turnstiles.of("/api/visits", LONG + 1) is pages
+    assert length_of({b"content-length": b"70"}) == 70 and length_of({}) == 0
+    assert length_of({b"transfer-encoding": b"chunked"}) > LONG
 
 
 def test_a_note_too_long_to_read_is_not_seen(opened: Service) -> None:

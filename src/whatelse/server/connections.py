@@ -19,7 +19,7 @@ from whatelse.server.addresses import Addresses
 from whatelse.server.lanes import Busy
 from whatelse.server.service import Service
 from whatelse.server.settings import Settings
-from whatelse.server.turnstile import HOOKS, counted, urgent
+from whatelse.server.turnstile import HOOKS, counted, length_of, urgent
 
 TASK, GONE = "whatelse.task", "whatelse.gone"  # entries of a scope: the task that answers, whether its client left
 SAID = json.dumps({"detail": Busy(0.0).detail}).encode()
@@ -164,7 +164,9 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             # where browsers call hooks the guard refuses them: a no needs headers for them too
             if not counted(path) or (settings.cds_origins and path.startswith(HOOKS)):
                 return 0.0
-            return turnstiles.of(path).wait(urgent(self.parser.get_method().decode("latin-1"), path))
+            return turnstiles.of(path, length_of(dict(self.headers))).wait(
+                urgent(self.parser.get_method().decode("latin-1"), path)
+            )
 
         def _long(self) -> bool:
             """Whether more will come than is worth reading for a no."""

@@ -27,7 +27,7 @@ from whatelse.server.connections import GONE, TASK
 from whatelse.server.lanes import URGENT, USUAL, Busy, urgency
 from whatelse.server.service import Service
 from whatelse.server.settings import LOOPBACK_NAMES, Settings
-from whatelse.server.turnstile import ALWAYS, HOOKS, Turnstile, counted, urgent
+from whatelse.server.turnstile import ALWAYS, HOOKS, Turnstile, counted, length_of, urgent
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -103,7 +103,7 @@ class Guard:
     def _admitted(self, scope: Scope, body: Body) -> Iterator[None]:
         """Refused while too much goes on, of this address or at all; health is always answered."""
         path, address = scope["path"], scope[ADDRESS]
-        turnstile = self.service.turnstiles.of(path)
+        turnstile = self.service.turnstiles.of(path, body.length)
         if path not in ALWAYS:
             if self.service.store.behind and path.startswith(("/api/visits", "/api/workbench")):
                 raise Refused(503, "the audit cannot be written; try again", {"Retry-After": "5"})
@@ -112,7 +112,7 @@ class Guard:
         pressing = urgent(scope["method"], path)
         if passes := counted(path):
             turnstile.enter(pressing)
-            if body.announced:  # its turn comes when it is whole
+            if body.length:  # its turn comes when it is whole
                 turnstile.arriving[body] = pressing
                 body.turnstile = turnstile
         mark = urgency.set(URGENT if pressing else USUAL)
@@ -158,7 +158,7 @@ class Body:
     def __init__(self, receive: Receive, most: int, seconds: float) -> None:
         self._receive, self._most, self._seen = receive, most, 0
         self._until, self._done = time.monotonic() + seconds, False
-        self.announced = False  # whether there is any
+        self.length = 0  # bytes, as far as they were announced
         self.turnstile: Turnstile | None = None  # is told when all of it is here
 
     def check_length(self, headers: dict[bytes, bytes]) -> None:
@@ -166,7 +166,7 @@ class Body:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._most:
             raise self._too_long()
-        self.announced = int(length) > 0 or b"transfer-encoding" in headers
+        self.length = length_of(headers)
 
     async def receive(self) -> Message:
         """The next piece; Refused when there was too much or it took too long."""

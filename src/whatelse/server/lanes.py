@@ -4,6 +4,7 @@
     access    whose token or session this is
     changes   sign-ins and sign-outs: they wait for the database's lock, and nobody waits for them
     hooks     calls of an EHR, which come by the hundred and may wait longer than a person at a page
+    long      those of them that bring megabytes
     slow      loading a model, exports
 
 Work whose client has left is never begun. Urgent work has a head start over what came before it, and not all the way:
@@ -114,11 +115,12 @@ class Lanes:
     def __init__(self, threads: int) -> None:
         self.answers = Lane("answer", threads)
         self.hooks = Lane("hook", threads)
+        self.long = Lane("long", 1)
         self.access = Lane("access", 2, 2_000)
         self.changes = Lane("changes", 2, 200)
         self.slow = Lane("slow", 2, 20)
 
     def close(self) -> None:
         """Close all lanes."""
-        for lane in (self.answers, self.hooks, self.access, self.changes, self.slow):
+        for lane in (self.answers, self.hooks, self.long, self.access, self.changes, self.slow):
             lane.close()

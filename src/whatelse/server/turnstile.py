@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 
 from whatelse.server.lanes import Busy
 
@@ -17,6 +18,7 @@ ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
 APART = ("/static/", "/api/decisions/export", "/api/session", "/admin/", "/api/workbench")
 DECIDING = ("/decisions", "/undo", "/feedback")  # these go before everything else
 HOOKS, HOOK_PATIENCE = "/cds-services", 0.35  # an EHR gives a hook about half a second in all
+LONG = 500_000  # bytes of a hook call above which it waits in a line of its own: reading it takes that long
 FEW = 8  # requests that are let in whatever the time they take
 STRICT, CALM = 0.4, 1.0  # share of the patience that is left after a refusal, and for how many seconds
 SPAN = 0.1  # seconds over which those who leave are counted
@@ -33,31 +35,41 @@ def urgent(method: str, path: str) -> bool:
     return method == "POST" and path.endswith(DECIDING)
 
 
+def length_of(headers: Mapping[bytes, bytes]) -> int:
+    """The bytes of a body that a head announces; more than LONG if it says that there is one and not how long."""
+    length = headers.get(b"content-length", b"0")
+    return LONG + 1 if b"transfer-encoding" in headers else int(length) if length.isdigit() else 0
+
+
 class Turnstiles:
-    """One for pages and one for hooks, so that neither is refused because many of the other wait."""
+    """One for pages, one for hooks and one for long hooks, so that none is refused because many of another wait."""
 
     def __init__(self, patience: float) -> None:
         # a hook that is refused is not asked again, as a page is: there is no line to be kept short
-        self.pages, self.hooks = Turnstile(patience), Turnstile(max(patience, HOOK_PATIENCE), strict=1.0)
+        self.pages = Turnstile(patience)
+        self.hooks, self.long = (Turnstile(max(patience, HOOK_PATIENCE), strict=1.0) for _ in range(2))
+        self._all = (self.pages, self.hooks, self.long)
 
-    def of(self, path: str) -> Turnstile:
-        """The turnstile that requests for a path pass."""
-        return self.hooks if path.startswith(HOOKS) else self.pages
+    def of(self, path: str, length: int = 0) -> Turnstile:
+        """The turnstile that requests for a path with a body of this length pass."""
+        if not path.startswith(HOOKS):
+            return self.pages
+        return self.long if length > LONG else self.hooks
 
     @property
     def under_way(self) -> int:
         """Requests let in."""
-        return self.pages.under_way + self.hooks.under_way
+        return sum(each.under_way for each in self._all)
 
     def watch(self) -> None:
         """Begin to measure how late the event loop is; called in it."""
-        self.pages.watch()
-        self.hooks.watch()
+        for each in self._all:
+            each.watch()
 
     def rest(self) -> None:
         """Stop measuring."""
-        self.pages.rest()
-        self.hooks.rest()
+        for each in self._all:
+            each.rest()
 
 
 class Turnstile:

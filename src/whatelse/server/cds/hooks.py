@@ -26,6 +26,7 @@ from whatelse.server.ehr_settings import DAYS, allowed_server
 from whatelse.server.limits import without_long_notes
 from whatelse.server.lru import Lru
 from whatelse.server.service import Service
+from whatelse.server.turnstile import LONG
 from whatelse.sources.codings import load_codings
 from whatelse.sources.fhir.client import FhirError, FhirServer
 from whatelse.sources.fhir.gather import gather, searches, valid_id
@@ -271,7 +272,8 @@ async def hook(cards: Here, _: Caller, number: str, request: Request) -> Respons
     """The cards of a visit: at most three, and none is a good answer."""
     if number not in HOOKS:
         raise HTTPException(404, "there is no such service; /cds-services lists them")
-    lane, body = cards.service.lanes.hooks, await request.body()
+    lanes, body = cards.service.lanes, await request.body()
+    lane = lanes.long if len(body) > LONG else lanes.hooks
     found = await lane.run(cards.begin, HOOKS[number][0], body)
     if isinstance(found, Call):
         seen = await asyncio.get_running_loop().run_in_executor(cards.readers, cards.read, found)
