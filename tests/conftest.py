@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import httpx._config
 import numpy as np
 import pytest
+
+for _wait in ("connect", "read", "write", "pool"):  # five seconds are few on a busy machine
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _wait, 60.0)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from hooking import VIEW, cards
+from hooking import VIEW, cards, written
 from serving import client, service
 from whatelse import store as whatelse_store
 from whatelse.server.cds import log as cds_log
@@ -65,6 +65,7 @@ def test_the_server_forgets_cards_that_are_old_enough_and_no_decision(tmp_path: 
             shown = cards(http)[0]["uuid"]
             http.post(VIEW + "/feedback", json={"feedback": [{"card": shown, "outcome": "accepted"}]})
         log.flush()
+        written(opened)
         with writing(opened.store.engine) as connection:  # a card that was decided on, and is old by now
             ago = now() - timedelta(days=40)
             connection.execute(schema.cds_card.update().where(schema.cds_card.c.uuid == shown).values(at=ago))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -497,19 +496,20 @@ def test_slow_clients_are_shown_out(opened: Service) -> None:
     """A head that does not end, a body that does not come: both end after a second, and others are served meanwhile."""
     with live(opened) as url:
         address = ("127.0.0.1", int(url.rsplit(":", 1)[1]))
-        heads, bodies = ([socket.create_connection(address, timeout=60) for _ in range(20)] for _ in range(2))
-        start = time.monotonic()
-        for raw in heads:
-            raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-        for raw in bodies:
-            raw.sendall(b"POST /api/suggest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                        b"Content-Length: 100\r\n\r\n{")  # fmt: skip
+
+        def said(piece: bytes) -> socket.socket:
+            raw = socket.create_connection(address, timeout=60)
+            raw.sendall(piece)  # at once: who says nothing for a second is shown out too
+            return raw
+
+        heads = [said(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ") for _ in range(20)]
+        bodies = [said(b"POST /api/suggest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                       b"Content-Length: 100\r\n\r\n{") for _ in range(20)]  # fmt: skip
         assert httpx.get(f"{url}/healthz").status_code == 200
         for raw in heads:
             assert raw.recv(1000) == b""
         for raw in bodies:
             assert raw.recv(1000).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - start < 60
         for raw in (*heads, *bodies):
             raw.close()
 

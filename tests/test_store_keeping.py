@@ -416,7 +416,7 @@ def test_an_audit_that_cannot_be_written_stops_what_it_should_show(
     monkeypatch.setattr(store_module, "BACKLOG", 5)
     store = Store(f"sqlite:///{tmp_path / 'd.db'}")
     gate = threading.Event()
-    monkeypatch.setattr(store, "_apply", lambda *_: gate.wait(10) and [])
+    monkeypatch.setattr(store, "_apply", lambda *_: gate.wait(60) and [])
     for _ in range(5):
         store.note(Event("visit read", "a"))
     assert store.behind

@@ -18,7 +18,7 @@ import yaml
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bench_department import CONDITIONS, new_bench, visits_file
-from serving import SCRIPT, live
+from serving import SCRIPT, live, wait_until
 from whatelse.server import Service, Settings, connections
 from whatelse.server.service import load_model
 from whatelse.server.settings import SettingsError
@@ -355,8 +355,12 @@ def test_only_curators_come_in_with_their_csrf_token_and_leave_a_trace(tmp_path:
             assert web.post(f"{API}/judge", json={**body, "visit": key, "answer": "yes"}).status_code == 200
             ids = {v.id for v in read_visits([visits_file()])}
             assert not ids & {e["visit"] for e in shown}  # keys, not ids
-        opened.store.ping()  # the audit is written beside the answers
-        lines = {line["event"]: line for line in map(json.loads, audit.lines(opened.store.engine))}
+
+        def lines_by_event() -> dict[str, Any]:
+            return {line["event"]: line for line in map(json.loads, audit.lines(opened.store.engine))}
+
+        wait_until(lambda: "phrase judged" in lines_by_event())  # the audit is written beside the answers
+        lines = lines_by_event()
         assert lines["anchors edited"]["actor"] == "curator"
         assert lines["excerpts read"]["detail"]["visits"] == [e["visit"] for e in shown]
         assert lines["phrase judged"]["detail"]["visits"] == [key]
@@ -384,10 +388,7 @@ def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path, monkeypatch: p
             assert web.get(f"{API}/state").status_code == 200  # the workbench has one thread
             assert web.get(f"/api/visits/{opened.worklist.keys[0]}").status_code == 200
             assert opened.store.engine.pool.checkedout() < 6  # type: ignore[attr-defined]  # the server's own, if any
-            until = time.monotonic() + 60
-            while len(left) < 6:  # dropped, all of them; the client that asks stays
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            wait_until(lambda: len(left) == 6)  # dropped, all of them; the client that asks stays
             assert web.get(f"{API}/state").status_code == 200
         for raw in raws:
             raw.close()
