@@ -17,6 +17,7 @@ from whatelse.suggestions import Tag
 from whatelse.visits import Visit
 
 CONTRAST = Path(__file__).parent / "contrast.js"
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def _page(browser: Browser, **options: Any) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -404,6 +405,6 @@ def test_signing_in_with_a_token(browser: Browser, tmp_path: Path) -> None:
 
 def _page_allowing_401(browser: Browser) -> Iterator[Page]:
     context = browser.new_context()
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()

@@ -29,6 +29,7 @@ from whatelse.tagger import Tagger
 
 CONTRAST = Path(__file__).parent / "contrast.js"
 API = "/api/workbench"
+expect.set_options(timeout=60_000)
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def _page(browser: Browser, **options: Any) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
