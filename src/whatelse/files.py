@@ -23,8 +23,9 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
 def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A stream of bytes that becomes the file `path` when the block ends without an exception.
 
-    The stream is a temporary file in the same folder, synced and renamed. Whatever stops the block leaves the old
-    file. OutputError says why a file cannot be written; exceptions of the block itself pass unchanged.
+    The stream is a temporary file in the same folder, synced and renamed; it gets the permissions of the file that it
+    replaces. Whatever stops the block leaves the old file. OutputError says why a file cannot be written; exceptions of
+    the block itself pass unchanged.
     """
     target = Path(path)
     with _said(target):
@@ -37,11 +38,9 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())
         with _said(target):
-            umask = os.umask(0)  # mkstemp makes private files; these have the usual permissions
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
+            temporary.chmod(_permissions(target))
             temporary.replace(target)
-            sync_folder(target.parent)
+            sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -61,6 +60,8 @@ def write_folder(path: str | os.PathLike[str], fill: Callable[[Path], None]) -> 
         new.mkdir()
         fill(new)
         with _said(target):
+            for made in (*new.rglob("*"), new):  # else the new name could outlive a power cut and the content not
+                sync(made)
             if target.exists():
                 os.replace(target, old)
             try:
@@ -69,20 +70,29 @@ def write_folder(path: str | os.PathLike[str], fill: Callable[[Path], None]) -> 
                 if old.exists():
                     _put_back(old, target)
                 raise
-            sync_folder(target.parent)
+            sync(target.parent)
     finally:
         if target.exists() or not old.exists():
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until a rename in this folder is on disk, where the system can tell."""
+def sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on disk, where the system can tell."""
     if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _permissions(target: Path) -> int:
+    """Those of the file that is there, else the usual ones: mkstemp makes private files."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 def _put_back(old: Path, target: Path) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from whatelse.files import writing
 from whatelse.simulate.content import Department
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.notes import KINDS, MENTION, NAMED, NONE, REASON, Piece
@@ -67,18 +67,14 @@ def causes_of(
 @contextmanager
 def write_causes(path: Path) -> Iterator[Callable[[Visit, list[Cause]], Visit]]:
     """A function that writes a visit's causes down and hands the visit on; the file is there once all are written."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("w", encoding="utf-8") as stream:
+    with writing(path) as stream:
 
-            def note(visit: Visit, causes: list[Cause]) -> Visit:
-                stream.write(json.dumps({"id": visit.id, "causes": causes}, separators=(",", ":")) + "\n")
-                return visit
+        def note(visit: Visit, causes: list[Cause]) -> Visit:
+            line = json.dumps({"id": visit.id, "causes": causes}, separators=(",", ":")) + "\n"
+            stream.write(line.encode())
+            return visit
 
-            yield note
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+        yield note
 
 
 class _Explain:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelFileError, WhatelseError
-from whatelse.files import sync_folder, write_whole
+from whatelse.files import sync, write_whole
 from whatelse.learning.learners import Progress
 from whatelse.tagger import Tagger
 from whatelse.teaching.compare import Comparison, Verdict, compare_models
@@ -98,7 +98,7 @@ def refit(
             write_whole(beside(model, "previous"), model.read_bytes())
             told("kept")
             os.replace(candidate, model)
-            sync_folder(model.absolute().parent)
+            sync(model.absolute().parent)
             told("put")
         fair = old.notes_.get("noise_rates") == "assumed" or old.notes_.get("held_out", 0.0) >= share
         return Round(found, accepted, fair, rest.visits, candidate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import os
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from whatelse.errors import InputError
+from whatelse.files import writing
 from whatelse.sources.omop import nlp
 from whatelse.sources.omop.tables import check_name, duckdb_file, hide_password, rows, sql_engine
 
@@ -194,16 +195,17 @@ def _to_folder(outputs: Sequence[Output], folder: Path) -> Counter[str]:
     folder.mkdir(parents=True, exist_ok=True)
     written = Counter({output.name: 0 for output in outputs})
     for output in outputs:
-        file, part = folder / f"{output.name}.csv", folder / f".{output.name}.csv.part"
+        file = folder / f"{output.name}.csv"
         kept = _kept(file, list(output.columns).index(output.key), {str(value) for value in output.values})
-        with part.open("w", encoding="utf-8", newline="") as stream:
+        with writing(file) as raw:
+            stream = io.TextIOWrapper(raw, "utf-8", newline="")
             writer = csv.writer(stream)
             writer.writerow(output.columns)
             writer.writerows(kept)
             for batch in output.batches:
                 writer.writerows(batch)
                 written[output.name] += len(batch)
-        os.replace(part, file)
+            stream.detach()
     return written
 
 

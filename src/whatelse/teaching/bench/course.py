@@ -22,7 +22,7 @@ from whatelse.anchors import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort.again import rebuild
 from whatelse.errors import InputError
-from whatelse.files import sync_folder, write_whole
+from whatelse.files import sync, write_whole
 from whatelse.learning.learners import Progress
 from whatelse.tagger import Tagger
 from whatelse.teaching.bench.folder import BenchFolder
@@ -223,7 +223,7 @@ def promote(folder: BenchFolder, model: Path) -> str:
         Cohort.open(folder.new_cohort).save(folder.cohort)
         write_whole(beside(model, "previous"), model.read_bytes())
         os.replace(candidate, model)
-        sync_folder(model.absolute().parent)
+        sync(model.absolute().parent)
         _forget(folder)
     return digest
 

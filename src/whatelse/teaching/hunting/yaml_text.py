@@ -6,8 +6,6 @@ style that the list or mapping has. What comes out is read again and must be wha
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.files import write_whole
 
 
 def append(text: str, path: Sequence[str | int], value: Any) -> str:
@@ -176,16 +175,5 @@ def read_text(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file whole or not at all; it keeps its permissions."""
-    path = path.resolve()
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(scratch, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
+    """Replace a file whole or not at all; what a link points to, not the link."""
+    write_whole(path.resolve(), text.encode("utf-8"))
