@@ -178,6 +178,27 @@ def test_errors_name_the_table_and_quote_nothing(tmp_path: Path) -> None:
     assert "hunter2" not in str(hidden.value)
     with pytest.raises(InputError, match="letters, digits"):
         list(read_visits(write_duckdb(tmp_path), "omop", options={"cdm_schema": 'x"; DROP'}))
+    database = write_sqlite(tmp_path)
+    with sqlite3.connect(tmp_path / "cdm.db") as connection:  # whose own error quotes the note
+        connection.execute("UPDATE note SET note_text = CAST(X'736563726574FF' AS TEXT) WHERE visit_occurrence_id = 1")
+    with pytest.raises(InputError, match="the table note cannot be read") as damaged:
+        list(read_visits(database, "omop"))
+    assert "secret" not in str(damaged.value) and damaged.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql+psycopg://me:hunter2@db/omop", "postgresql+psycopg://me:***@db/omop"),
+        ("postgresql://me:hun@ter2@db:5432/omop?x=1", "postgresql://me:***@db:5432/omop?x=1"),
+        ("postgresql://me:hun/ter2@db/omop", "postgresql://me:***@db/omop"),
+        ("postgresql://db/omop?user=me&password=hunter2&x=1", "postgresql://db/omop?user=me&password=***&x=1"),
+        ("mssql://me@db/omop?PWD=hunter2", "mssql://me@db/omop?PWD=***"),
+        ("sqlite:////data/a:b.db", "sqlite:////data/a:b.db"),
+    ],
+)
+def test_a_cohort_keeps_the_address_and_not_the_password(address: str, shown: str) -> None:
+    assert read_visits(address, "omop").about["files"] == [shown]
 
 
 def test_synthea_builds_and_says_what_it_lacks(data_folder: Path) -> None:

@@ -117,10 +117,11 @@ def omop(
     codings: Path | None = typer.Option(None, "--codings", help="YAML file of the hospital's own codes."),
 ) -> None:
     """Tag the emergency visits of an OMOP CDM and write a cohort for each condition, as OHDSI tools want them."""
+    from whatelse.sources.address import hide_password
     from whatelse.sources.codings import load_codings
     from whatelse.sources.omop.nlp import Mentions
     from whatelse.sources.omop.results import make_results, stays, write_results
-    from whatelse.sources.omop.tables import hide_password, open_cdm
+    from whatelse.sources.omop.tables import open_cdm
     from whatelse.sources.omop.visits import cdm_visits
     from whatelse.sources.report import Report
     from whatelse.tagger import Tagger

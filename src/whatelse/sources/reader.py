@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from whatelse.errors import InputError
+from whatelse.sources.address import PathLike, hide_password, place
 from whatelse.sources.description import Description, describe
 from whatelse.sources.registry import find_source
 from whatelse.sources.report import OnError, Report
 from whatelse.visits import Visit
-
-PathLike = str | os.PathLike[str]
 
 
 class VisitReader(Iterator[Visit]):
@@ -24,7 +22,8 @@ class VisitReader(Iterator[Visit]):
     left_out     rows left out so far, {kind of problem: count}; final once the iteration is over
     notes        what the files do not have (columns of another survey year, a table with the ages …)
     description  how they are read, as JSON values: a cohort keeps it, and `read_visits(…, like=…)` takes it
-    about        where they come from, as JSON values: a cohort keeps it, so that records can be looked at again
+    about        where they come from, as JSON values and without passwords: a cohort keeps it, so that records can be
+                 looked at again
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class VisitReader(Iterator[Visit]):
     ) -> None:
         self._visits, self._report = visits, report
         self.description = how.given
-        places = [str(file.absolute() if isinstance(file, Path) and file.exists() else file) for file in files]
+        places = [str(file.absolute()) if isinstance(file, Path) else hide_password(file) for file in files]
         labels = str(how.labels.absolute()) if how.labels else None
         self.about: dict[str, Any] = (
             {"source": how.given["source"], "files": places, "reading": dict(how.given), "labels": labels}
@@ -110,23 +109,10 @@ def read_visits(
                 raise InputError("no such file or folder", file=file)
             if isinstance(file, str) and not kind.addresses:
                 raise InputError(f"{kind.name} is read from files; an address is for fhir and omop")
-            yield from _once(kind.read(file, report, how), seen, report, file, once)
+            shown = hide_password(file) if isinstance(file, str) else file
+            yield from _once(kind.read(file, report, how), seen, report, shown, once)
 
     return VisitReader(visits(), report, how, files)
-
-
-def place(path: PathLike) -> Path | str:
-    """A path; or the address of a server or database, with the slashes that a Path takes from it."""
-    text = os.fspath(path)
-    found = re.match(r"^([a-z][a-z0-9+]+):(/+)", text)
-    if found is None:
-        return Path(text)
-    scheme, rest = found[1], text[found.end() :]
-    if len(found[2]) > 1:
-        return text
-    if scheme in ("duckdb", "sqlite"):  # a file: three slashes before a relative path, four before an absolute one
-        return f"{scheme}:///{'/' if Path('/' + rest).exists() else ''}{rest}"
-    return f"{scheme}://{rest}"
 
 
 def is_frame(value: Any) -> bool:

@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from whatelse.errors import InputError
 from whatelse.files import writing
+from whatelse.sources.address import hide_password
 from whatelse.sources.omop import nlp
-from whatelse.sources.omop.tables import check_name, duckdb_file, hide_password, rows, sql_engine
+from whatelse.sources.omop.tables import check_name, duckdb_file, rows, sql_engine
 
 COLUMNS: dict[str, dict[str, str]] = {
     "": {

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from whatelse.errors import InputError
+from whatelse.sources.address import hide_password
 from whatelse.sources.report import Report
 
 EMERGENCY = (9203, 262)  # Emergency Room Visit; Emergency Room and Inpatient Visit
@@ -26,10 +27,11 @@ _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_$]{0,127}$")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns with their types, and how rows are chosen: of the persons, of their emergency visits, or by concept."""
+    """Columns with their types, and how rows are chosen: emergency visits, what belongs to them or their
+    persons, concepts."""
 
     columns: dict[str, str]
-    of: str  # visits, persons, concepts or descendants
+    of: str  # emergency, visits, persons, concepts or descendants
     without: str = ""  # what is unknown if the table is not there; "" if it is needed
 
     @property
@@ -251,13 +253,17 @@ class _Sql(Source):
             ids = [row[0] for row in self.connection.execute(wanted).fetchall() if row[0]]
             queries = [query.where(key.in_(ids[start : start + 500])) for start in range(0, len(ids), 500)]
         casts = ", ".join(f"TRY_CAST({c} AS {kind})" for c, kind in table.columns.items())
-        with self._engine.connect().execution_options(yield_per=BATCH) as database:
-            for one in queries:
-                for rows in database.execute(one).partitions(BATCH):
-                    batch = pa.table({c: _column([row[i] for row in rows]) for i, c in enumerate(table.columns)})
-                    self.connection.register("batch", batch)
-                    self.connection.execute(f"INSERT INTO {name} SELECT {casts} FROM batch")
-                    self.connection.unregister("batch")
+        try:
+            with self._engine.connect().execution_options(yield_per=BATCH) as database:
+                for one in queries:
+                    for rows in database.execute(one).partitions(BATCH):
+                        batch = pa.table({c: _column([row[i] for row in rows]) for i, c in enumerate(table.columns)})
+                        self.connection.register("batch", batch)
+                        self.connection.execute(f"INSERT INTO {name} SELECT {casts} FROM batch")
+                        self.connection.unregister("batch")
+        except sa.exc.SQLAlchemyError as error:  # which quotes the statement, and with some drivers the row
+            cause = type(error.__cause__ or error).__name__
+            raise InputError(f"the table {name} cannot be read ({cause}); may this user read it?") from None
 
     def close(self) -> None:
         self._engine.dispose()
@@ -308,11 +314,6 @@ def check_name(name: str) -> str:
     if _NAME.match(name) is None:
         raise InputError("a schema or table name has letters, digits and '_' only")
     return name
-
-
-def hide_password(address: str) -> str:
-    """An address as it may be shown."""
-    return re.sub(r"(://?[^:/@]*):[^@/]*@", r"\1:***@", address)
 
 
 def rows(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:

@@ -21,8 +21,9 @@ from typing import Any
 import duckdb
 
 from whatelse.errors import InputError
+from whatelse.sources.address import hide_password
 from whatelse.sources.codings import Codings, drug_name, load_codings
-from whatelse.sources.omop.tables import hide_password, open_cdm, rows
+from whatelse.sources.omop.tables import open_cdm, rows
 from whatelse.sources.report import Report
 from whatelse.sources.vitals import vital_codes
 from whatelse.visits import Code, Sex, Visit
