@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +37,24 @@ def default() -> Tagger:
 def visit() -> Visit:
     """One with two true conditions."""
     return next(v for v in visits("test") if len(v.truth or ()) >= 2)
+
+
+AGAIN = (
+    "from small_department import cohort; from whatelse.tagger import Tagger; print(Tagger().fit(cohort()).save({!r}))"
+)
+
+
+def test_another_process_at_another_time_learns_the_same_bytes(default: Tagger, tmp_path: Path) -> None:
+    default.save(tmp_path / "a")
+    changed = {
+        "PYTHONHASHSEED": "7",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TZ": "Asia/Tokyo",
+        "SOURCE_DATE_EPOCH": "1700000000",
+    }
+    environment = {**os.environ, **changed, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    subprocess.run([sys.executable, "-c", AGAIN.format(str(tmp_path / "b"))], env=environment, check=True, timeout=600)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_parameters_and_clone() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -354,16 +353,8 @@ def _known(confirmed: Iterable[str], rejected: Iterable[str], present: Iterable[
 
 
 def _data(cohort: Cohort) -> dict[str, Any]:
-    """What was learned from, and when: now, or what SOURCE_DATE_EPOCH says, so that a model can be made again byte by
-    byte. No file is named."""
-    now = (
-        datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC) if "SOURCE_DATE_EPOCH" in os.environ else None
-    )
-    return {
-        "at": (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
-        "visits": len(cohort),
-        "labelled": cohort.tally().some,
-    }
+    """What was learned from. No file is named, and no time: the same visits give the same bytes."""
+    return {"visits": len(cohort), "labelled": cohort.tally().some}
 
 
 def _check_labels(cohort: Cohort, y: ArrayLike | None) -> None:

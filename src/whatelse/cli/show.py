@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,15 +105,16 @@ def _show_model(path: Path, top: int, as_json: bool) -> None:
 
 
 def _print_model(path: Path, said: dict[str, Any]) -> None:
-    """A model, for a person."""
+    """A model, for a person. When it was learned only its file knows: models of the same visits are the same."""
     learned = said["learned"]
     typer.echo(f"{path}: {len(said['conditions'])} conditions x {said['findings']:,} findings, {said['digest'][:12]}")
     labelled = "" if learned["labelled"] is None else f", {learned['labelled']:,} of them with labels"
     kind = f" ({learned['source']})" if learned["source"] else ""
     count = "an unknown number of" if learned["visits"] is None else f"{learned['visits']:,}"
     typer.echo(f"learned from {count} visits{kind}{labelled}")
+    written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     typer.echo(
-        f"learned {learned['at'] or 'at a time that nobody wrote down'} by whatelse {said['version']}, "
+        f"written {written:%Y-%m-%d %H:%M} UTC by whatelse {said['version']}, "
         f"learner {said['learner'] or 'unknown'}, {'converged' if said['converged'] else 'NOT converged'}"
     )
     typer.echo(f"noise rates: {RATES_FROM.get(said['rates_from'], 'of unknown origin')}")

@@ -35,7 +35,7 @@ def brings(model: JointModel) -> Floats:
 
 
 def portrait(file: ModelFile, top: int = 8) -> dict[str, Any]:
-    """A model file: when and from what it was learned, and, condition by condition, noise rates and `top` findings."""
+    """A model file: from what it was learned, and, condition by condition, noise rates and `top` findings."""
     learned, notes, source = file.learned, _part(file.learned, "notes"), _part(file.vocabulary, "source")
     data = _part(notes, "data")
     return {
@@ -45,7 +45,6 @@ def portrait(file: ModelFile, top: int = 8) -> dict[str, Any]:
         "settings": _part(learned, "settings"),
         "converged": learned.get("converged") is True,
         "learned": {
-            "at": _word(data.get("at")),
             "visits": _count(data.get("visits", file.vocabulary.get("visits"))),
             "labelled": _count(data.get("labelled")),
             "source": _word(source.get("source")),
