@@ -67,6 +67,7 @@ def test_a_visit_need_not_be_labelled_for_everything(tmp_path: Path) -> None:
         ("id,fall\ns11-0000001 ,1\n", "leading zeros, '.0', case or blanks only"),
         ('id,fall\n"x,1\n', "quotes do not match"),
         ("id,fall\nx,1,2\n", "more or fewer cells"),
+        ("id,fall,uti,fall\nx,1,0,0\n", "column 'fall': two columns have this name"),
     ],
 )
 def test_label_files_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
@@ -85,6 +86,8 @@ def test_labels_twice_and_broken_parquet(tmp_path: Path) -> None:
     (tmp_path / "labels.parquet").write_bytes(b"no")
     with pytest.raises(InputError, match="not a Parquet file"):
         read_labels(tmp_path / "labels.parquet", cohort())
+    with pytest.raises(InputError, match="no such file of labels"):
+        read_labels(tmp_path / "none.parquet", cohort())
 
 
 @pytest.mark.parametrize(("delimiter", "encoding"), [(";", "cp1252"), ("\t", "utf-8"), (",", "utf-8-sig")])

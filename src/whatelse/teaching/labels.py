@@ -12,7 +12,7 @@ without that column is of visits chosen at random. Other columns are passed over
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -196,8 +196,10 @@ def labels_in(path: Path, conditions: Iterable[str]) -> int | None:
     return count
 
 
-def _rows(path: Path, conditions: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, conditions: Collection[str]) -> Iterator[dict[str, Any]]:
     """The rows of a table, as spreadsheets save it: any of four separators, UTF-8 or the western code page."""
+    if not path.is_file():
+        raise InputError("no such file of labels", file=path)
     if path.suffix.lower() in (".parquet", ".pq"):
         try:
             with pq.ParquetFile(path) as file:
@@ -206,8 +208,6 @@ def _rows(path: Path, conditions: Iterable[str]) -> Iterator[dict[str, Any]]:
         except pa.ArrowInvalid:
             raise InputError("is not a Parquet file, or is damaged", file=path) from None
         return
-    if not path.is_file():
-        raise InputError("no such file of labels", file=path)
     if not path.stat().st_size:
         return
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
@@ -216,7 +216,11 @@ def _rows(path: Path, conditions: Iterable[str]) -> Iterator[dict[str, Any]]:
         delimiter = find_delimiter(head, path, [*IDS, *LABELS, "condition", *map(normal, conditions)])
         stream.seek(0)
         try:
-            for number, row in enumerate(csv.DictReader(stream, delimiter=delimiter, strict=True), start=1):
+            table = csv.DictReader(stream, delimiter=delimiter, strict=True)
+            names = [name for name in table.fieldnames or () if name in (*IDS, *SHEET) or name in conditions]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise InputError("two columns have this name: keep one", file=path, column=twice[0])
+            for number, row in enumerate(table, start=1):
                 if None in row or None in row.values():
                     raise InputError("has more or fewer cells than there are columns", file=path, row=number)
                 yield row
