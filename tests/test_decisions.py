@@ -146,5 +146,11 @@ def test_from_a_database_and_from_its_export(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("visit,condition,label\nv,fall,maybe\n", encoding="utf-8")
     with pytest.raises(InputError, match="row 1: is not a row of decisions"):
         list(read_opinions(tmp_path / "bad.csv"))
+    for rank, probability in (("-3", "0.5"), ("0", "0.5"), (str(10**12), "0.5"), ("1", "nan"), ("1", "5")):
+        (tmp_path / "bad.csv").write_text(
+            f"visit,condition,label,actor,rank,probability\nv,fall,1,ann,{rank},{probability}\n", encoding="utf-8"
+        )
+        with pytest.raises(InputError, match=r"row 1: .* rank \(from 1\) and probability \(0 to 1\)"):
+            list(read_opinions(tmp_path / "bad.csv"))
     with pytest.raises(InputError, match="no decisions"):
         combine([])

@@ -46,6 +46,7 @@ CAP = 10.0
 BINS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 STEPS = 500
 SHOWN = (1e-4, 0.97)  # what a model may be too sure of is not what people err in
+LAST = 100_000  # positions in a list
 UNKNOWN = 0.1  # the probability of a tag of which the history does not say with what it was shown
 
 
@@ -224,21 +225,26 @@ def read_opinions(path: Path) -> Iterable[Opinion]:
     for number, row in enumerate(_rows(path), start=1):
         try:
             rank, before, probability = row.get("rank"), row.get("before"), row.get("probability")
-            yield Opinion(
+            place = None if rank in (None, "") else int(rank) + int(before or 0)
+            chance = None if probability in (None, "") else float(probability)
+            if not ((place is None or 1 <= place <= LAST) and (chance is None or 0 <= chance <= 1)):
+                raise ValueError
+            opinion = Opinion(
                 _plain(row["visit"]),
                 _plain(row["condition"]),
                 {"1": True, "0": False}[str(row["label"])],
                 _plain(row["actor"]),
-                None if rank in (None, "") else int(rank) + int(before or 0),
-                None if probability in (None, "") else float(probability),
+                place,
+                chance,
                 str(row.get("at") or ""),
             )
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, OverflowError):
             raise InputError(
-                "is not a row of decisions: needs visit, condition, label (1 or 0) and actor, as "
-                "'whatelse decisions export' writes them",
+                "is not a row of decisions: needs visit, condition, label (1 or 0) and actor, and where they are known "
+                "rank (from 1) and probability (0 to 1), as 'whatelse decisions export' writes them",
                 file=path, row=number,
             ) from None  # fmt: skip
+        yield opinion
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
