@@ -129,6 +129,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     write_visits(iter(visits), tmp_path / "visits.jsonl")
     out = CliRunner().invoke(app, ["watch", str(tmp_path / "model"), str(tmp_path / "visits.jsonl")])
     assert out.exit_code == 0 and "nothing left its band" in out.output and "at most 1%" in out.output
+    write_visits(iter(visits[:20]), tmp_path / "few.jsonl")
+    out = CliRunner().invoke(app, ["watch", str(tmp_path / "model"), str(tmp_path / "few.jsonl")])
+    assert out.exit_code == 0 and "nothing was judged" in out.output and "nothing left its band" not in out.output
     short = [replace(v, triage_note=None, md_comments=None) for v in visits]
     write_visits(iter(short), tmp_path / "short.jsonl")
     out = CliRunner().invoke(app, ["watch", str(tmp_path / "model"), str(tmp_path / "short.jsonl"), "--json"])

@@ -187,6 +187,9 @@ def watch(
             typer.echo(alarm.sentence)
         judged = sum(week.visits >= drift.FEW for week in weeks)
         left = "nothing left its band" if not found else f"{len(found):,} left their bands"
+        if not judged and not found:
+            typer.echo(f"nothing was judged: of {len(weeks):,} weeks none has {drift.FEW} visits; give more records")
+            return
         typer.echo(
             f"{judged:,} of {len(weeks):,} weeks judged ({drift.FEW} visits or more), {len(vocabulary.names):,} "
             f"findings each: {left}; a week in which nothing "
