@@ -58,6 +58,10 @@ def test_an_anchor_that_never_fires_is_refused_unless_labels_tell() -> None:
     assert not any(d.hopeless for d in doubts(silent) if d.condition == "uti")
     with pytest.raises(CohortError, match=r"uti: its anchor never fires in [\d,]+ visits"):
         refuse_hopeless(doubts(without_labels(silent)))
+    X[:, whole.anchor_columns[whole.conditions.index("fall")]] = 0
+    both = without_labels(replace(whole, X=sp.csr_matrix(X, dtype=np.uint8)))
+    with pytest.raises(CohortError, match=r"fall: .*likewise hopeless: uti.*leave the condition out of the conditions"):
+        refuse_hopeless(doubts(both))
 
 
 def test_few_visits_labels_and_anchors_and_a_useless_anchor() -> None:

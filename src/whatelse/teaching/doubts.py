@@ -115,8 +115,12 @@ def _same_anchor(cohort: Cohort) -> list[Doubt]:
 def refuse_hopeless(found: list[Doubt]) -> None:
     """CohortError that names what nothing can be learned about."""
     if hopeless := [doubt for doubt in found if doubt.hopeless]:
-        more = f" (and {len(hopeless) - 1} more)" if len(hopeless) > 1 else ""
-        raise CohortError(f"{hopeless[0]}{more}; 'whatelse anchors check' shows what each anchor does")
+        others = ", ".join(str(doubt.condition) for doubt in hopeless[1:])
+        more = f" (likewise hopeless: {others})" if others else ""
+        raise CohortError(
+            f"{hopeless[0]}{more}; 'whatelse anchors check' shows what each anchor does: change the anchors, or leave "
+            "the condition out of the conditions file, and build again"
+        )
 
 
 # ---- whether test visits were learned from
