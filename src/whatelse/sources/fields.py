@@ -86,4 +86,7 @@ def parse_time(cell: Any, form: str | None = None) -> datetime | None:
     try:
         return datetime.strptime(cell.strip(), form) if form else datetime.fromisoformat(cell.strip())
     except (AttributeError, ValueError):
-        raise BadValue(f"time is not a date and time written as {form or 'ISO 8601 (2018-03-01 14:05)'}") from None
+        raise BadValue(
+            f"time is not a date and time written as {form or 'ISO 8601 (2018-03-01 14:05)'}; "
+            "a column map can give its 'format'"
+        ) from None
