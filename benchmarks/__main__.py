@@ -33,12 +33,17 @@ RUNS: dict[str, list[str]] = {
     "difficulty": [""],
     "load": ["--seconds 10"],
     "crash": ["--times 3"],
+    "soak": ["--minutes 1"],
     "year": ["--months 2 --learn 2500 --month 500 --test 1000"],
 }
 """What is run of each benchmark: the arguments of each call. One that is not here runs with its defaults."""
 BY_HAND = {
     "spark": "needs Java, and takes a while",
     "few_labels": "needs two cohort folders",
+    "label_curve": "needs two cohort folders",
+    "marks": "needs two cohort folders",
+    "reasons": "needs a cohort folder",
+    "realism": "needs the survey's files",
     "suggest": "needs records to learn from and to test on",
 }
 
