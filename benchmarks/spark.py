@@ -88,7 +88,7 @@ def peak_of_java() -> float:
     return 0.0
 
 
-def measure(engine: str, files: list[str], folder: Path, visits: int) -> dict[str, float]:
+def measure(engine: str, files: list[str], folder: Path) -> dict[str, float]:
     """Build, fit and tag in this process: seconds and CPU of each. local[1] has one core for everything, Java too."""
     if engine == "local[1]":
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
@@ -179,7 +179,7 @@ def main() -> int:
     if options.measure:
         engine, visits = options.measure[0], int(options.measure[1])
         files = make(options.folder, options.base, visits)
-        print(json.dumps(measure(engine, files, options.folder, visits)))
+        print(json.dumps(measure(engine, files, options.folder)))
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = (options.folder or Path(name)).absolute()

@@ -105,10 +105,7 @@ def check_service(service: dict[str, Any]) -> None:
     )
     for key, template in service["prefetch"].items():
         assert re.fullmatch(r"[A-Za-z0-9_-]+", key) and set(re.findall(r"\{\{(.*?)\}\}", template)) <= TOKENS
-        plain = re.sub(r"\{\{.*?\}\}", "x", template)
-        assert re.fullmatch(r"[A-Z][A-Za-z]+(/x|\?[a-z_-]+=[A-Za-z0-9,_-]+(&[a-z_-]+=[A-Za-z0-9,_-]+)*)", plain), (
-            template
-        )
+        assert SIMPLE.fullmatch(re.sub(r"\{\{.*?\}\}", "x", template)), template
 
 
 def check_card(card: dict[str, Any]) -> None:

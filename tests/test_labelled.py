@@ -1,4 +1,4 @@
-"""Labels of a few visits, as files, and the noise rates that follow."""
+"""Labels of a few visits, as files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from small_department import cohort
-from whatelse.anchors import NoiseRates
 from whatelse.errors import InputError
-from whatelse.teaching.labels import rates_from_labels, read_labels
+from whatelse.teaching.labels import read_labels
 
 
 def _wide(path: Path, rows: int) -> Path:
@@ -28,19 +27,17 @@ def _wide(path: Path, rows: int) -> Path:
 def test_wide_and_long_labels_are_the_same(tmp_path: Path) -> None:
     train = cohort()
     assert train.Y is not None
-    wide, count = rates_from_labels(_wide(tmp_path / "wide.csv", 300), train)
-    direct = NoiseRates.from_sample(train.A, train.Y[:300], np.arange(300), train.conditions)
-    assert count == 300 and np.allclose(wide.sensitivity, direct.sensitivity) and np.allclose(wide.prior, direct.prior)
+    wide = read_labels(_wide(tmp_path / "wide.csv", 300), train)
+    assert np.array_equal(wide[:300], train.Y[:300]) and (wide[300:] == -1).all()
     lines = ["visit,condition,label"]
     lines += [f"{train.ids[k]},{c},{int(train.Y[k, i])}" for k in range(300) for i, c in enumerate(train.conditions)]
     long = tmp_path / "long.csv"
     long.write_text("\n".join([*lines, "not of this cohort,fall,1"]), encoding="utf-8")
     with pytest.raises(InputError, match=r"row 6901, column 'visit': 1 ids are no visit of the .* --skip-other-labels"):
-        rates_from_labels(long, train)
-    assert np.allclose(rates_from_labels(long, train, others="skip")[0].sensitivity, wide.sensitivity)
+        read_labels(long, train)
+    assert np.array_equal(read_labels(long, train, others="skip"), wide)
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(long), tmp_path / "long.parquet")
-    parquet, _ = rates_from_labels(tmp_path / "long.parquet", train, others="skip")
-    assert np.allclose(parquet.sensitivity, wide.sensitivity)
+    assert np.array_equal(read_labels(tmp_path / "long.parquet", train, others="skip"), wide)
 
 
 def test_a_visit_need_not_be_labelled_for_everything(tmp_path: Path) -> None:
@@ -48,8 +45,6 @@ def test_a_visit_need_not_be_labelled_for_everything(tmp_path: Path) -> None:
     path.write_text(f"visit,fall,uti\n{cohort().ids[4]},yes,\n{cohort().ids[9]},,no\n", encoding="utf-8")
     known = read_labels(path, cohort())
     assert (known >= 0).sum() == 2 and known[4, cohort().conditions.index("fall")] == 1
-    with pytest.raises(InputError, match="no visit of the cohort is labelled for"):
-        rates_from_labels(path, cohort())
 
 
 @pytest.mark.parametrize(

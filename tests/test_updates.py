@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whatelse.evaluation.burden import burden, threshold_for
+from whatelse.evaluation.burden import burden
 from whatelse.evaluation.reliability import by_condition, by_length, ratio, reliability
 from whatelse.evaluation.updates import SHOWN, answers_of, log_loss, moves, update
 from whatelse.noisyor import NoisyOr, posterior, sample
@@ -103,8 +103,8 @@ def test_parts_of_the_visits() -> None:
     assert all(r.low < 1 for r in by_condition(p, y))
 
 
-@given(st.integers(0, 10_000), st.floats(0.5, 80))
-def test_burden_against_counting(seed: int, wanted: float) -> None:
+@given(st.integers(0, 10_000))
+def test_burden_against_counting(seed: int) -> None:
     rng = np.random.default_rng(seed)
     p, y, a = rng.random((60, 4)), rng.random((60, 4)) < 0.2, rng.random((60, 4)) < 0.3
     (entry,) = burden(p, y, a, (0.7,))
@@ -114,6 +114,3 @@ def test_burden_against_counting(seed: int, wanted: float) -> None:
     assert entry["true"] == (len(right) / len(said) if said else None)
     unnamed = [(v, i) for v in range(60) for i in range(4) if y[v, i] and not a[v, i]]
     assert entry["reached_unnamed"] == (len([s for s in right if s in unnamed]) / len(unnamed) if unnamed else None)
-    threshold = threshold_for(p, wanted)
-    made = 100 * (p >= threshold).sum() / 60
-    assert made <= wanted or threshold == 0.0

@@ -115,7 +115,7 @@ class Bench:
             row = shelf.take(name, depends)
             if row is None:
                 try:
-                    row = self._measure(name, way)
+                    row = self._measure(way)
                 except WhatelseError as error:  # the other rows are still worth having
                     left_out.append({"model": name, "why": str(error)})
                     continue
@@ -131,7 +131,7 @@ class Bench:
         own = [plan.protocol, plan.few_labels, plan.seed, plan.draws]
         return [*own, asdict(plan.nvil), list(plan.l2), plan.every, self.decay] if name in (FINAL, RANDOM) else own
 
-    def _measure(self, name: str, way: Callable[[], Made]) -> Measured:
+    def _measure(self, way: Callable[[], Made]) -> Measured:
         began = time.perf_counter()
         made = way()
         seconds = time.perf_counter() - began

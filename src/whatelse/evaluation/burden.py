@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from whatelse.noisyor.params import Bools, Floats
 
 THRESHOLDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -36,15 +34,6 @@ def burden(
             }
         )
     return out
-
-
-def threshold_for(probability: Floats, per_100_visits: float) -> float:
-    """The lowest threshold at which 100 visits like these get at most so many suggestions."""
-    most = int(per_100_visits * len(probability) / 100)
-    ordered = np.sort(probability.ravel())[::-1]
-    if most >= ordered.size:
-        return 0.0
-    return float(np.nextafter(ordered[most], 1.0))
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -27,7 +27,6 @@ from whatelse.noisyor.posterior import posterior
 
 SHOWN = 0.2  # the probability from which on a tag is taken to be looked at
 TOLERANCE, BUDGET = 1e-4, 20_000  # of the posteriors that are measured
-MOVES = ("confirmed", "likeliest confirmed", "likeliest rejected")
 Answer = Callable[[sp.csr_matrix, Bools | None, Bools | None], Floats]
 """What is measured: (visits X (V, n), confirmed (V, m), rejected (V, m)) -> probabilities (V, m)."""
 

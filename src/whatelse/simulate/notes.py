@@ -125,7 +125,7 @@ class Writer:
         said = [self._reason(nurse, r) for r in case.reasons]
         home: list[tuple[str, int]] = []
         triage_names, md_names = self._names(case, nurse, doctor, said, home)
-        triage_mentions, md_mentions = self._mentions(case, nurse, doctor)
+        triage_mentions, md_mentions = self._mentions(case, nurse)
         complaint = self._complaint(case, nurse, said)
         triage = self._finish(self._triage(case, nurse, said, triage_names, triage_mentions), nurse)
         md = self._finish(self._comments(case, doctor, md_names, md_mentions), doctor)
@@ -187,7 +187,7 @@ class Writer:
                 triage.append((nurse.own(ways["small_triage" if small else "triage"], i), REASON + r))
         return triage, md
 
-    def _mentions(self, case: Case, nurse: _Pen, doctor: _Pen) -> tuple[list[Piece], list[Piece]]:
+    def _mentions(self, case: Case, nurse: _Pen) -> tuple[list[Piece], list[Piece]]:
         """Conditions written without being there: history, family, ruled out, somebody else's, copied forward."""
         triage: list[Piece] = []
         md: list[Piece] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ def tie(department: Department, patients: Patients, looks: Looks, findings: Bool
         fits = where & department.limits.fits(patients.age, patients.male)[:, column[key]]
         findings[fits, column[key]] = True
 
-    _vitals(patients, looks, findings, u, column, off, on)
+    _vitals(patients, looks, u, off, on)
     ambulance = looks.of("ambulance") == 1
     on("ambulance", ambulance & (u[:, 4] < 0.55))
     off(("walkin",), ambulance)
@@ -70,7 +72,13 @@ def tie(department: Department, patients: Patients, looks: Looks, findings: Bool
     off(("pregnant", "gravida", "fetalheart", "prenatalcare", "contractions"), ~carrying)
 
 
-def _vitals(patients: Patients, looks: Looks, findings: Bools, u: Singles, column, off, on) -> None:  # type: ignore[no-untyped-def]
+def _vitals(
+    patients: Patients,
+    looks: Looks,
+    u: Singles,
+    off: Callable[[tuple[str, ...], Bools], None],
+    on: Callable[[str, Bools], None],
+) -> None:
     """Words of fever, pulse, breath, pressure and oxygen follow the numbers."""
     hot = looks.of("temperature") >= 1004
     on("fever", hot & (u[:, 0] < 0.5))

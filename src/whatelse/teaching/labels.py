@@ -1,4 +1,4 @@
-"""Labels for a few visits of a cohort, from a file, and the noise rates that follow from them.
+"""Labels for a few visits of a cohort, from a file.
 
 Two forms, as CSV or Parquet, both with a column of visit ids (`visit`, `id` or `visit_id`):
 - wide: one column for each condition, a cell 1 or 0 (yes/no, true/false), or empty where nobody knows;
@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from whatelse.anchors import NoiseRates
 from whatelse.anchors.spelling import meant as meant_name
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
@@ -153,23 +152,6 @@ def read_weights(path: Path, cohort: Cohort) -> NDArray[np.float64] | None:
                 raise InputError("gives a visit two weights: keep one", file=path, row=number, column=WEIGHT)
             weights[visit] = weight
     return weights
-
-
-def rates_from_labels(path: Path, cohort: Cohort, *, others: Others = "refuse") -> tuple[NoiseRates, int]:
-    """Noise rates from the labels of a file and the anchors of all visits; and how many visits had labels.
-
-    Each condition is estimated from the visits labelled for it, so a visit need not be labelled for all.
-    """
-    known, weights = read_labels(path, cohort, others=others), read_weights(path, cohort)
-    if not (some := (known >= 0).any(0)).all():
-        condition = cohort.conditions[int(np.argmin(some))]
-        raise InputError(f"no visit of the cohort is labelled for {condition!r}; label some", file=path)
-    rows = np.flatnonzero((known >= 0).any(1))
-    rates = NoiseRates.from_sample(
-        cohort.A, known[rows] == 1, rows, cohort.conditions,
-        weights=None if weights is None else weights[rows], known=known[rows] >= 0,
-    )  # fmt: skip
-    return rates, len(rows)
 
 
 def with_labels(cohort: Cohort, path: Path, *, others: Others = "refuse") -> Cohort:

@@ -128,19 +128,19 @@ def _same(text, at, count, words, first, end):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _answered(text, what, opens, count, end, kinds, cue_start, cue_rows, cue_words):  # type: ignore[no-untyped-def]
+def _answered(text, what, opens, count, end, kinds, cue_start, cue_rows):  # type: ignore[no-untyped-def]
     """`_answer` of tokens.py."""
     if not kinds & ANSWER:
         return kinds
     if end < count:
-        stops = _alone(text[end], cue_start, cue_rows, cue_words) & STOP
+        stops = _alone(text[end], cue_start, cue_rows) & STOP
         if not stops and (what[end] == WORD or not opens[end]):
             return kinds & ~ANSWER
     return AFTER
 
 
 @njit(cache=True, nogil=True)
-def _alone(text, cue_start, cue_rows, cue_words):  # type: ignore[no-untyped-def]
+def _alone(text, cue_start, cue_rows):  # type: ignore[no-untyped-def]
     """What a text does alone: 0 where it starts no phrase of one word."""
     if text < 0 or text + 1 >= cue_start.size:
         return 0
@@ -164,15 +164,13 @@ def _negate(text, what, place, offset, length, opens, count, cue_start, cue_rows
         for p in range(cue_start[text[i]] + 1, cue_start[text[i] + 1] + 1):
             first, end = cue_rows[p - 1, 0], cue_rows[p, 0]
             if end - first > 1 and _same(text, i, count, cue_words, first, end):
-                kinds = _answered(
-                    text, what, opens, count, i + end - first, cue_rows[p, 1], cue_start, cue_rows, cue_words
-                )
+                kinds = _answered(text, what, opens, count, i + end - first, cue_rows[p, 1], cue_start, cue_rows)
                 if kinds:
                     done, matched = i + end - first, True
                     break
         if not matched:
-            alone = _alone(text[i], cue_start, cue_rows, cue_words)
-            kinds = _answered(text, what, opens, count, i + 1, alone, cue_start, cue_rows, cue_words)
+            alone = _alone(text[i], cue_start, cue_rows)
+            kinds = _answered(text, what, opens, count, i + 1, alone, cue_start, cue_rows)
         if open_ and kinds & (STOP | BEFORE | AFTER):
             negated[begin:i] = True
             open_ = False
