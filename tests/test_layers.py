@@ -54,7 +54,7 @@ ONLY_IN = {
     "cryptography": ["model/signing.py", "server/*"],
     "alembic": ["store/*", "server/*"],
     "typer": ["cli/*"],
-    "rich": ["cli/*", "progress.py"],
+    "rich": ["cli/*"],
     "numba": ["noisyor/*", "text/*"],
     "pyspark": ["spark/*"],
     "pandas": ["cohort/cohort.py", "frames.py"],

@@ -2,6 +2,7 @@
 
 WhatelseError
 ├── InputError         a file or a field of it is not what was expected: names file, row, column, what to do
+│   └── FhirError      a FHIR server that cannot be read, or must not be (`sources/fhir/`)
 ├── OutputError        a file or folder that cannot be written
 ├── ConditionError     a conditions or anchors file is wrong, or names something unknown
 ├── CohortError        a cohort folder is damaged, or two cohorts do not belong together
@@ -10,7 +11,8 @@ WhatelseError
 ├── QueryError         a question the model cannot be asked (an index out of range, a tag both confirmed and rejected)
 ├── NotFittedError     a Tagger was used before fit or load
 ├── StoreError         the decisions' database cannot be opened or written (`store/`)
-├── Conflict, Reused   somebody else decided first; a key was used for another decision (`store/`)
+├── Conflict, Reused   somebody else decided first; a decision that cannot be taken as it was sent (`store/`)
+├── LaunchError        a SMART launch that cannot go on (`server/smart/`)
 └── SettingsError      the service is configured in a way it must not run with (`server/`)
 
 Messages say what was found, what is needed and what to do next. They may name files, rows, columns,

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from whatelse.cli.answers import answer, print_answer, print_results
-from whatelse.cli.bar import progress_bar
+from whatelse.cli.bar import progress_bar, track
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ class _Run:
     # ---- steps
 
     def simulate(self) -> None:
-        from whatelse.progress import track
         from whatelse.simulate import simulate
         from whatelse.sources.write import write_visits
 
@@ -119,7 +118,6 @@ class _Run:
 
     def build(self) -> None:
         from whatelse.cohort import build_cohort
-        from whatelse.progress import track
         from whatelse.sources import read_visits
 
         like = None

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from whatelse.cli.bar import progress_bar, track
 from whatelse.cli.printing import print_note
 from whatelse.errors import CohortError
 
@@ -154,7 +155,6 @@ def accept(
 def _what_changed(conditions: Path, cohort: Path, most: int) -> None:
     """Learn from some of a cohort's visits with its own anchors and with those of a file; show the difference."""
     from whatelse.anchors import AnchorSet
-    from whatelse.cli.bar import progress_bar
     from whatelse.cli.bench import print_outcome
     from whatelse.cohort import Cohort
     from whatelse.teaching.bench.course import learn, some_of
@@ -203,7 +203,6 @@ def _records_at_hand(cohort: Cohort) -> bool:
 def _records(cohort: Cohort, files: list[Path] | None) -> Iterable[Visit]:
     """The cohort's records, read as they were when it was built; rows that cannot be used are passed over."""
     from whatelse.cohort.again import records_of
-    from whatelse.progress import track
 
     return track(records_of(cohort, files), "reading visits")
 

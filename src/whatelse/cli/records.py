@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whatelse.cli import bench, hunting
+from whatelse.cli.bar import track
 from whatelse.cli.engine import ENGINE, MASTER, Engine, build_on_spark
 from whatelse.cli.labels import label_next
 from whatelse.cli.printing import (
@@ -78,7 +79,6 @@ def simulate(
     ),
 ) -> None:
     """Write visits of an emergency department that never existed, with their true conditions."""
-    from whatelse.progress import track
     from whatelse.simulate import simulate as simulated
     from whatelse.simulate import simulate_causes, write_causes
     from whatelse.sources.write import write_visits
@@ -193,7 +193,6 @@ def build(
     from whatelse.anchors import AnchorSet
     from whatelse.cohort import build_cohort
     from whatelse.cohort.cohort import vocabulary_of
-    from whatelse.progress import track
 
     if str(files[0]) in SOURCES:
         source, files = str(files[0]), files[1:]
@@ -308,7 +307,6 @@ def check(
 def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:
     """What each anchor did in the records of the cohort; a note and nothing where they cannot be read again."""
     from whatelse.cohort.again import records_of
-    from whatelse.progress import track
     from whatelse.teaching.anchor_uses import anchor_uses
 
     own = set(cohort.ids.tolist())
