@@ -7,7 +7,10 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from whatelse import __version__
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,6 +40,12 @@ def test_the_bill_of_materials_is_whole_and_the_same_every_time() -> None:
     assert names == set(lock["pins"]((ROOT / "requirements-serve.txt").read_text("utf-8")))
     assert all(part["hashes"] and part["purl"].startswith("pkg:pypi/") for part in bill["components"])
     assert len({part["bom-ref"] for part in bill["components"]}) == len(bill["components"])
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"] == __version__
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert (ROOT / "CHANGELOG.md").read_text("utf-8").startswith(f"# Changes\n\n## {__version__}\n")
 
 
 def test_every_test_that_is_named_exists() -> None:
