@@ -10,7 +10,6 @@ import time
 
 from whatelse.errors import WhatelseError
 from whatelse.server.cds.log import prune
-from whatelse.server.lanes import Busy
 from whatelse.server.service import Service
 from whatelse.store import audit
 
@@ -44,12 +43,12 @@ async def chores(service: Service) -> None:
         try:
             newest = await service.lanes.access.run(service.store.newest_model)
             if newest is not None and newest != seen:
-                seen = newest
                 await _follow(service, newest)
+                seen = newest
             if time.monotonic() - pruned > PRUNE:
                 pruned = time.monotonic()
                 await _forget(service)
-        except (WhatelseError, Busy) as problem:  # a database that is away, a model that cannot be used: look again
+        except Exception as problem:  # a database that is away, threads that are busy: whatever it is, look again
             log.warning("chores: %s", type(problem).__name__)
         await asyncio.sleep(LOOK)
 

@@ -19,6 +19,7 @@ from whatelse.server.app import create_app
 from whatelse.server.auth import Gate
 from whatelse.server.chores import chores, settle
 from whatelse.server.connections import protocol
+from whatelse.server.lanes import Busy
 from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings, SettingsError
 from whatelse.server.workers import supervise
@@ -34,7 +35,12 @@ def open_service(settings: Settings) -> Service:
     """Load the model, read the visits, open the database."""
     settings.check()
     tagger = load_model(settings.model, settings.trusted_keys)
-    return Service(settings, Store(settings.database), tagger, _visits(settings, tagger))
+    store = Store(settings.database)
+    try:
+        return Service(settings, store, tagger, _visits(settings, tagger))
+    except BaseException:
+        store.close()
+        raise
 
 
 def _visits(settings: Settings, tagger: Tagger) -> list[Visit]:
@@ -134,9 +140,8 @@ async def _watch(service: Service) -> None:
     seen = _stamp(service.settings.model)
     while True:
         await asyncio.sleep(service.settings.watch_model)
-        if (now := _stamp(service.settings.model)) not in (seen, None):
+        if (now := _stamp(service.settings.model)) not in (seen, None) and _reload(service):
             seen = now
-            _reload(service)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -148,16 +153,23 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _reload(service: Service) -> None:
-    """Load in a thread: requests go on being answered by the old model meanwhile."""
+def _reload(service: Service) -> bool:
+    """Load in a thread: requests go on being answered by the old model meanwhile. False if too much waits already."""
 
     def work() -> None:
         try:
             log.warning("model loaded again: digest=%s", service.reload())
         except WhatelseError as refused:
             log.error("the old model goes on serving: %s", refused)
+        except Exception as error:  # nobody waits for this work: it is said here or nowhere
+            log.error("the old model goes on serving: error=%s", type(error).__name__)
 
-    service.lanes.slow.submit(work)
+    try:
+        service.lanes.slow.submit(work)
+    except Busy:
+        log.error("the old model goes on serving: too much waits to load another now")
+        return False
+    return True
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from whatelse.errors import WhatelseError
 from whatelse.server.settings import Settings, SettingsError
 
 log = logging.getLogger("whatelse.server")
@@ -114,14 +115,19 @@ def _work(settings: Settings, serve: Serve, say: int, held: int) -> None:
     except SystemExit:
         status = 0
     except BaseException as error:
-        text = str(error).replace("\n", " ") if isinstance(error, Exception) else ""
         try:
-            os.write(say, f"{type(error).__name__}: {text}\n".encode())
+            os.write(say, f"{_said(error)}\n".encode())
         except OSError:  # it was ready: nobody listens there any more
             log.error("a worker failed: error=%s", type(error).__name__)
     finally:
         sys.stdout.flush()
         os._exit(status)
+
+
+def _said(error: BaseException) -> str:
+    """Kind and, where the message is sure to quote no record, message of an error, on one line."""
+    safe = isinstance(error, WhatelseError | OSError | ImportError)
+    return " ".join(f"{type(error).__name__}: {error if safe else ''}".split())
 
 
 def _end_with_parent(held: int) -> None:

@@ -1,0 +1,109 @@
+"""What a server does on its own goes on, whatever goes wrong with it, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from whatelse.errors import InputError, ModelFileError
+from whatelse.server import chores, run
+from whatelse.server.lanes import Busy, Lane
+from whatelse.server.workers import _said
+
+
+def _until_idle(work: Any, done: asyncio.Event) -> None:
+    """Run a task that never ends until it has done what is waited for."""
+
+    async def both() -> None:
+        task = asyncio.create_task(work)
+        waited = asyncio.create_task(done.wait())
+        await asyncio.wait({task, waited}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        assert waited.done() and not task.done(), "it has ended, or was never done"
+        task.cancel()
+
+    asyncio.run(both())
+
+
+def test_another_process_s_model_is_followed_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries, done = iter((Busy(1.0), RuntimeError("secret"), None)), asyncio.Event()
+
+    async def follow(_: object, digest: str) -> None:
+        assert digest == "new"
+        if (problem := next(tries)) is not None:
+            raise problem
+        done.set()
+
+    async def newest(_: object) -> str:
+        return "new"
+
+    monkeypatch.setattr(chores, "_follow", follow)
+    monkeypatch.setattr(chores, "LOOK", 0.0)
+    service: Any = SimpleNamespace(
+        tagger=SimpleNamespace(digest_="old"),
+        turnstiles=SimpleNamespace(under_way=1),
+        lanes=SimpleNamespace(access=SimpleNamespace(run=newest)),
+        store=SimpleNamespace(newest_model=None, engine=None),
+        settings=SimpleNamespace(audit_days=0, cds_days=0),
+    )
+    _until_idle(chores.chores(service), done)
+
+
+def test_a_model_file_is_watched_on_while_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tries, done = tmp_path / "model", [], asyncio.Event()
+    model.write_bytes(b"1")
+
+    def submit(_: object) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise Busy(1.0)
+        done.set()
+
+    service: Any = SimpleNamespace(
+        settings=SimpleNamespace(model=model, watch_model=0.001),
+        lanes=SimpleNamespace(slow=SimpleNamespace(submit=submit)),
+    )
+    stamps = iter([(1, 1, 1)])
+    monkeypatch.setattr(run, "_stamp", lambda _: next(stamps, (2, 2, 2)))
+    _until_idle(run._watch(service), done)
+    assert len(tries) == 2
+
+
+@pytest.mark.parametrize("problem", [ModelFileError("m: cannot be read"), MemoryError("secret")])
+def test_a_model_that_cannot_be_loaded_is_said_to_be_none(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    def reload() -> str:
+        raise problem
+
+    slow = Lane("slow", 1)
+    service: Any = SimpleNamespace(reload=reload, lanes=SimpleNamespace(slow=slow))
+    with caplog.at_level(logging.ERROR, "whatelse.server"):
+        assert run._reload(service)
+        slow.submit(lambda: None).result(60)
+        slow.close()
+    assert "the old model goes on serving" in caplog.text and "secret" not in caplog.text
+
+
+def test_a_service_that_cannot_be_opened_leaves_no_database_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(run, "load_model", lambda *_: None)
+    monkeypatch.setattr(run, "Store", lambda url: SimpleNamespace(close=lambda: closed.append(url)))
+
+    def visits(*_: object) -> None:
+        raise InputError("no such file or folder")
+
+    monkeypatch.setattr(run, "_visits", visits)
+    settings: Any = SimpleNamespace(check=lambda: None, model=tmp_path, trusted_keys=(), database="sqlite:///x.db")
+    with pytest.raises(InputError):
+        run.open_service(settings)
+    assert closed == ["sqlite:///x.db"]
+
+
+def test_a_worker_that_fails_quotes_no_record() -> None:
+    assert _said(InputError("no such file\nor folder")) == "InputError: no such file or folder"
+    assert _said(ValueError("could not convert 'chest pain'")) == "ValueError:"
