@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from whatelse.errors import InputError, ModelFileError
-from whatelse.server import chores, run
+from whatelse.server import chores, run, service
 from whatelse.server.lanes import Busy, Lane
 from whatelse.server.workers import _said
 
@@ -43,14 +44,14 @@ def test_another_process_s_model_is_followed_at_last(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(chores, "_follow", follow)
     monkeypatch.setattr(chores, "LOOK", 0.0)
-    service: Any = SimpleNamespace(
+    opened: Any = SimpleNamespace(
         tagger=SimpleNamespace(digest_="old"),
         turnstiles=SimpleNamespace(under_way=1),
         lanes=SimpleNamespace(access=SimpleNamespace(run=newest)),
         store=SimpleNamespace(newest_model=None, engine=None),
         settings=SimpleNamespace(audit_days=0, cds_days=0),
     )
-    _until_idle(chores.chores(service), done)
+    _until_idle(chores.chores(opened), done)
 
 
 def test_a_model_file_is_watched_on_while_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,13 +64,13 @@ def test_a_model_file_is_watched_on_while_too_much_waits(tmp_path: Path, monkeyp
             raise Busy(1.0)
         done.set()
 
-    service: Any = SimpleNamespace(
+    opened: Any = SimpleNamespace(
         settings=SimpleNamespace(model=model, watch_model=0.001),
         lanes=SimpleNamespace(slow=SimpleNamespace(submit=submit)),
     )
     stamps = iter([(1, 1, 1)])
     monkeypatch.setattr(run, "_stamp", lambda _: next(stamps, (2, 2, 2)))
-    _until_idle(run._watch(service), done)
+    _until_idle(run._watch(opened), done)
     assert len(tries) == 2
 
 
@@ -79,12 +80,37 @@ def test_a_model_that_cannot_be_loaded_is_said_to_be_none(problem: Exception, ca
         raise problem
 
     slow = Lane("slow", 1)
-    service: Any = SimpleNamespace(reload=reload, lanes=SimpleNamespace(slow=slow))
+    opened: Any = SimpleNamespace(reload=reload, lanes=SimpleNamespace(slow=slow))
     with caplog.at_level(logging.ERROR, "whatelse.server"):
-        assert run._reload(service)
+        assert run._reload(opened)
         slow.submit(lambda: None).result(60)
         slow.close()
     assert "the old model goes on serving" in caplog.text and "secret" not in caplog.text
+
+
+def test_of_two_loads_at_once_the_later_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, met = [], threading.Event()
+
+    def load(*_: object) -> Any:
+        inside.append(1)
+        if len(inside) > 1:
+            met.set()
+        overlaps.append(met.wait(0.2))
+        inside.pop()
+        return SimpleNamespace(digest_="new")
+
+    overlaps: list[bool] = []
+    monkeypatch.setattr(service, "load_model", load)
+    nothing: Any = SimpleNamespace(
+        secret=lambda _: b"", count=lambda *_, **__: None, score=lambda _: None, serving=lambda _: None
+    )
+    settings: Any = SimpleNamespace(model=Path("m"), trusted_keys=(), threads=1, max_wait=1.0)
+    opened = service.Service(settings, nothing, nothing, [])
+    opened.metrics = opened.worklist = nothing
+    loads = [opened.lanes.slow.submit(opened.reload) for _ in range(2)]
+    assert [load.result(60) for load in loads] == ["new", "new"]
+    opened.lanes.close()
+    assert overlaps == [False, False]
 
 
 def test_a_service_that_cannot_be_opened_leaves_no_database_open(

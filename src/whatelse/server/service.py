@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ class Service:
         self.lanes = Lanes(settings.threads)
         self.turnstiles = Turnstiles(settings.max_wait)
         self.ready = False
+        self._loading = threading.Lock()  # or of two loads at once the older model might be the last
         self.launched: Callable[[Any], Person | None] = lambda request: None  # whom a launch of an EHR let in
         self.closing: list[Callable[[], None]] = []  # what others need done before the database is closed
 
@@ -52,17 +54,18 @@ class Service:
 
         announce: tell other processes on the database, which then load theirs again.
         """
-        try:
-            tagger = load_model(self.settings.model, self.settings.trusted_keys)
-        except WhatelseError:
-            self.metrics.count("model_reloads", outcome="refused")
-            raise
-        self.metrics.count("model_reloads", outcome="loaded")
-        if announce:
-            self.store.serving(tagger.digest_)
-        self.tagger = tagger
-        self.worklist.score(tagger)
-        return tagger.digest_
+        with self._loading:
+            try:
+                tagger = load_model(self.settings.model, self.settings.trusted_keys)
+            except WhatelseError:
+                self.metrics.count("model_reloads", outcome="refused")
+                raise
+            self.metrics.count("model_reloads", outcome="loaded")
+            if announce:
+                self.store.serving(tagger.digest_)
+            self.tagger = tagger
+            self.worklist.score(tagger)
+            return tagger.digest_
 
     def close(self) -> None:
         """Stop threads and close the database."""
