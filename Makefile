@@ -11,7 +11,7 @@ demo: $(VENV)/.serve
 	$(BIN)/whatelse demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks scripts docs/conf.py

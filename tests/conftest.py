@@ -13,6 +13,11 @@ for _wait in ("connect", "read", "write", "pool"):  # five seconds are few on a 
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _wait, 60.0)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The soak lasts longest, so it begins first."""
+    items.sort(key=lambda item: item.path.name != "test_soak.py")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20160823)

@@ -1,6 +1,6 @@
-"""A short soak with faults drawn at random; `make soak` runs five minutes of it, `make soak MINUTES=60` an hour.
+"""A soak with faults drawn at random, at low priority; `make soak` runs five minutes, `make soak MINUTES=60` an hour.
 
-WHATELSE_SOAK_MINUTES says how long this one is.
+WHATELSE_SOAK_MINUTES says how long this one is: `.ci/run` says five.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ ROOT = Path(__file__).parents[1]
 MINUTES = float(os.environ.get("WHATELSE_SOAK_MINUTES", "0.6"))
 
 
-@pytest.mark.timeout(60 * MINUTES + 280)
+@pytest.mark.timeout(60 * MINUTES + 900)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_nothing_acknowledged_is_lost_whatever_fails() -> None:
-    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", str(MINUTES), "--clients", "6", "--seed", "7"]
-    run = subprocess.run(
-        [*command, "--pause", "0.3", "2"], cwd=ROOT, capture_output=True, text=True, env={**os.environ}
-    )
+    command = ["nice", "-n", "15", sys.executable, "-m", "benchmarks.soak", "--minutes", str(MINUTES)]
+    command += ["--clients", "3", "--seed", "7", "--pause", "0.3", "2"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ})
     results = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     assert run.returncode == 0 and results, run.stdout[-3000:] + run.stderr[-3000:]
     for result in results:
