@@ -12,6 +12,7 @@ from small_department import cohort
 from whatelse.anchors import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
+from whatelse.tagger import Tagger
 from whatelse.teaching.doubts import doubts, refuse_hopeless, seen_before, sketch
 
 
@@ -75,6 +76,20 @@ def test_few_visits_labels_and_anchors_and_a_useless_anchor() -> None:
         cohort().conditions, prior=np.full(m, 0.1), sensitivity=np.full(m, 0.11), false_positive=np.full(m, 0.1)
     )
     assert sum("says next to nothing" in d.says for d in doubts(cohort(), weak)) == m
+
+
+def test_labels_that_never_say_no() -> None:
+    whole = cohort()
+    assert whole.Y is not None
+    uti = whole.conditions.index("uti")
+    known = np.ones_like(whole.Y)
+    known[:, uti] = whole.Y[:, uti]  # of one condition only where it is
+    said = [str(d) for d in doubts(replace(whole, known=known))]
+    assert [text for text in said if "labels are 1" in text and text.startswith("uti: ")]
+    assert not any("labels are 1" in str(d) for d in doubts(whole))
+    only = replace(whole, known=whole.Y.copy())  # and of all of them
+    with pytest.raises(CohortError, match=r"none that one is not: .* write 0 where a labelled visit does not have"):
+        Tagger().fit(only)
 
 
 def test_visits_that_were_learned_from_are_noticed() -> None:

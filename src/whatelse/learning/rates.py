@@ -32,6 +32,12 @@ def rates_of(cohort: Cohort, weights: ArrayLike | None = None, *, strict: bool =
         _refuse(cohort, tally)
     if not tally.known.any():
         return NoiseRates.assumed_of(tally.fires, tally.visits, cohort.conditions), ASSUMED
+    if (tally.true == tally.known).all():  # every condition would come out as all but certain, of every visit
+        raise CohortError(
+            f"all {int(tally.known.sum()):,} labels say that a condition is there, and none that one is not: nothing "
+            "tells how common conditions are; write 0 where a labelled visit does not have one ('whatelse anchors "
+            "label-next' lists visits to label in full), or learn without these labels"
+        )
     if tally.whole == tally.visits and weights is None:
         return NoiseRates.from_counts(*tally.table, cohort.conditions), LABELS
     rows, part = cohort.labelled_part()

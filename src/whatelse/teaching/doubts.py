@@ -64,6 +64,11 @@ def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
             found.append(
                 Doubt(condition, f"its anchor fires in {fires[i]:,} of {N:,} visits only: too few to learn much from")
             )
+        if labels[i] and labels[i] == cases[i] and (labels > cases).any():  # all of them: nothing is learned (rates_of)
+            said = "its one label is" if labels[i] == 1 else f"all of its {labels[i]:,} labels are"
+            found.append(
+                Doubt(condition, f"{said} 1: it will look commoner than it is; write 0 where a visit does not have it")
+            )
         if rates is not None:
             found += _of_rates(condition, rates, i, int(fires[i]), N)
     return found + _same_anchor(cohort)
