@@ -72,7 +72,7 @@ def test_what_cannot_be_judged_is_refused(model: Path) -> None:
     few = lesson().only(~held_out(cohort(), 0.25))
     with pytest.raises(CohortError, match="none of the 25% of visits that are held out is labelled"):
         refit(model, cohort(), few)
-    with locked(model), pytest.raises(WhatelseError, match="another 'whatelse refit' is at work"):
+    with locked(model), pytest.raises(WhatelseError, match="another 'whatelse refit' or a workbench is at work"):
         refit(model, cohort(), lesson())
     with pytest.raises(ModelFileError, match="no such model"):
         refit(model.with_name("other"), cohort(), lesson())

@@ -18,9 +18,10 @@ from random import Random
 from whatelse.files import writing
 from whatelse.simulate.content import Department
 from whatelse.simulate.departures import Departures
-from whatelse.simulate.notes import KINDS, MENTION, NAMED, NONE, REASON, Piece
+from whatelse.simulate.notes import KINDS, MENTION, NAMED, REASON
 from whatelse.simulate.observe import Chances
 from whatelse.simulate.patients import Patients
+from whatelse.simulate.pen import NONE, Piece
 from whatelse.visits import Visit
 
 Cause = tuple[str, int, int, str, str]  # field, start, end, kind, cause

@@ -15,9 +15,10 @@ from whatelse.simulate.causes import Cause, causes_of
 from whatelse.simulate.content import SECTIONS, Department, load
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.looks import Looks, draw_looks
-from whatelse.simulate.notes import NONE, Case, Writer, words
+from whatelse.simulate.notes import Writer, words
 from whatelse.simulate.observe import Chances, observe
 from whatelse.simulate.patients import A_DAY, START, YEAR, draw_patients
+from whatelse.simulate.pen import NONE, Case
 from whatelse.simulate.rates import MEASURES
 from whatelse.sources.vitals import AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit

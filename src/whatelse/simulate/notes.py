@@ -13,17 +13,13 @@ from itertools import cycle
 from typing import Any
 
 from whatelse.simulate.content import SECTIONS, Department
+from whatelse.simulate.pen import MAY_BE, NONE, Case, Pen, Phrase, Piece, cut, slip
 from whatelse.simulate.rates import MEASURES
 
-Phrase = str | tuple[str | tuple[str, ...], ...]  # with slots: literal text and lists to choose from, in turn
-Piece = tuple[str, int]
-NONE, REASON, NAMED, MENTION = -1, 10_000, 20_000, 30_000  # tags: nothing; REASON + reason; NAMED, MENTION + condition
+REASON, NAMED, MENTION = 10_000, 20_000, 30_000  # tags: REASON + reason; NAMED, MENTION + condition
+SPOKEN_FOR = 6  # under this age a parent always speaks, under MAY_BE half of the time
 KINDS = ("history", "resolved", "family", "ruleout", "someone", "copied")
-OWN_WAY = 0.75  # how often a writer says a thing in the writer's own way
-SPOKEN_FOR, MAY_BE = 6, 12  # under these ages a parent speaks, always or half of the time
 INJURIES = {"fracture", "sprain or strain", "contusion", "laceration", "head injury", "burn", "assault injury"}
-_SLOT = re.compile(r"\{(\w+)\}")
-_LATER = ("age", "s", "sex", "sx", "side", "part", "parent", "since", "for", "when")
 _LISTS = (
     *(
         "openers",
@@ -42,25 +38,6 @@ _VITAL = [
     MEASURES.index(name) for name in ("temperature", "pulse", "systolic", "diastolic", "respirations", "saturation")
 ]
 _PAIN = MEASURES.index("pain")
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What the writer is told of a visit: findings by section, reasons said, conditions named, mentioned, measures."""
-
-    on: list[list[int]]
-    reasons: list[int]
-    named: list[int]
-    mentioned: list[int]
-    primary: int
-    lead: int
-    age: int
-    male: bool
-    nurse: int
-    doctor: int
-    talk: tuple[float, float]
-    measure: list[float]
-    late: bool  # after the department changed its templates
 
 
 @dataclass(slots=True)
@@ -115,13 +92,16 @@ class Writer:
         self.misspelled = re.compile("|".join(self.misspellings))
 
     def _compile(self, texts: Sequence[str]) -> tuple[Phrase, ...]:
-        return tuple(_cut(text, self.slots) for text in texts)
+        return tuple(cut(text, self.slots) for text in texts)
 
     def write(self, case: Case, draws: Sequence[float]) -> Written:
         """The notes of a visit: a function of the case and of `draws`, uniform numbers."""
         u: Callable[[], float] = cycle(draws).__next__
         right = int(u() < 0.5)
-        nurse, doctor = _Pen(self, u, case.nurse, case, right), _Pen(self, u, case.doctor + 43, case, right)
+        nurse, doctor = (
+            Pen(self.phrases, self.lists, self.slots, self.sides[author % len(self.sides)][right], u, author, case)
+            for author in (case.nurse, case.doctor + 43)
+        )
         said = [self._reason(nurse, r) for r in case.reasons]
         home: list[tuple[str, int]] = []
         triage_names, md_names = self._names(case, nurse, doctor, said, home)
@@ -135,7 +115,7 @@ class Writer:
 
     # ---- what is said
 
-    def _reason(self, pen: _Pen, reason: int) -> tuple[str, int, bool]:
+    def _reason(self, pen: Pen, reason: int) -> tuple[str, int, bool]:
         """(words, tag, whether they name the condition). A nurse has a word for each thing, and seldom another."""
         ways = self.said[reason]
         if ways["named"]:
@@ -145,7 +125,7 @@ class Writer:
         small = ways["small"] if pen.case.age < 5 and ways["small"] else ways["says"]
         return pen.own(small, reason), REASON + reason, False
 
-    def _complaint(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
+    def _complaint(self, case: Case, pen: Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
         text, tag, _ = said[0]
         pieces = [(self._part(text, case, said), tag)]
         both = len(said) > 1 and (pen.author % 3 == 0 or pen.u() < 0.15)
@@ -165,7 +145,7 @@ class Writer:
         return text.replace(", {part}", "").replace(" {part}", "")
 
     def _names(
-        self, case: Case, nurse: _Pen, doctor: _Pen, said: list[tuple[str, int, bool]], home: list[tuple[str, int]]
+        self, case: Case, nurse: Pen, doctor: Pen, said: list[tuple[str, int, bool]], home: list[tuple[str, int]]
     ) -> tuple[list[Piece], list[Piece]]:
         """Where the conditions that are named are written: by the nurse, the physician, or as a drug at home."""
         triage: list[Piece] = []
@@ -187,7 +167,7 @@ class Writer:
                 triage.append((nurse.own(ways["small_triage" if small else "triage"], i), REASON + r))
         return triage, md
 
-    def _mentions(self, case: Case, nurse: _Pen) -> tuple[list[Piece], list[Piece]]:
+    def _mentions(self, case: Case, nurse: Pen) -> tuple[list[Piece], list[Piece]]:
         """Conditions written without being there: history, family, ruled out, somebody else's, copied forward."""
         triage: list[Piece] = []
         md: list[Piece] = []
@@ -202,7 +182,7 @@ class Writer:
     # ---- the notes
 
     def _triage(
-        self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]], names: list[Piece], mentions: list[Piece]
+        self, case: Case, pen: Pen, said: list[tuple[str, int, bool]], names: list[Piece], mentions: list[Piece]
     ) -> list[list[Piece]]:
         """The nurse's sentences."""
         u, child = pen.u, case.age < MAY_BE
@@ -246,13 +226,13 @@ class Writer:
         asides = int(case.talk[0] * (0.6 + 1.6 * u()) + (1 if case.late and pen.author % 2 else 0))
         return sentences + self._asides(case, pen, "child_asides" if child else "asides", asides)
 
-    def _asides(self, case: Case, pen: _Pen, name: str, count: int) -> list[list[Piece]]:
+    def _asides(self, case: Case, pen: Pen, name: str, count: int) -> list[list[Piece]]:
         """What a writer adds of anyone, but for what cannot be of this one."""
         dazed = count > 0 and bool(self.dazed & self._all(case))
         said = [pen.habit(name, k) for k in range(count)]
         return [[(text, NONE)] for text in said if not dazed or text not in self.awake]
 
-    def _symptoms(self, case: Case, pen: _Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
+    def _symptoms(self, case: Case, pen: Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
         """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
         pieces: list[Piece] = []
         done = set()
@@ -268,7 +248,7 @@ class Writer:
         rest = sorted((j for j in case.on[0] if j not in done), key=matters, reverse=True)
         return pieces + [(pen.phrase(j), j) for j in rest]
 
-    def _denies(self, case: Case, pen: _Pen, child: bool) -> list[Piece]:
+    def _denies(self, case: Case, pen: Pen, child: bool) -> list[Piece]:
         negatives = [(pen.phrase(j), j) for j in case.on[1]]
         if negatives and pen.u() < 0.4:  # a pertinent negative may be of one of the conditions
             i = int(pen.u() * len(self.mentions))
@@ -287,7 +267,7 @@ class Writer:
             return start + negatives
         return start + _list(negatives[:-1]) + [(pen.habit("last_negative"), NONE), negatives[-1]]
 
-    def _vitals(self, case: Case, pen: _Pen) -> list[Piece]:
+    def _vitals(self, case: Case, pen: Pen) -> list[Piece]:
         """Numbers as they were taken, by those who write them down."""
         temperature, pulse, systolic, diastolic, breath, oxygen = [case.measure[k] for k in _VITAL]
         parts = []
@@ -305,7 +285,7 @@ class Writer:
         text = " ".join([part for part in parts if part])
         return [(text, NONE)] if text else []
 
-    def _comments(self, case: Case, pen: _Pen, names: list[Piece], mentions: list[Piece]) -> list[list[Piece]]:
+    def _comments(self, case: Case, pen: Pen, names: list[Piece], mentions: list[Piece]) -> list[list[Piece]]:
         """The physician's sentences; none for a simple visit of one who writes little."""
         u, child = pen.u, case.age < MAY_BE
         exam, course = case.on[4:6]
@@ -342,7 +322,7 @@ class Writer:
         keys = [self.key[r] for r in case.reasons]
         return sorted(case.on[0], key=lambda j: (j in keys[:1], matters(j)), reverse=True)
 
-    def _finish(self, sentences: list[list[Piece]], pen: _Pen) -> list[Piece]:
+    def _finish(self, sentences: list[list[Piece]], pen: Pen) -> list[Piece]:
         """Sentences put together by the author's habits, with now and then a slip of the finger."""
         end = (". ", ". ", "; ", ".\n", ". ")[pen.author % 5]
         pieces: list[Piece] = []
@@ -359,72 +339,8 @@ class Writer:
             pieces = [(self.misspelled.sub(lambda m: self.misspellings[m[0]], text), tag) for text, tag in pieces]
         if pieces and pen.u() < 0.15:
             k = int(pen.u() * len(pieces))
-            pieces[k] = (_slip(pieces[k][0], pen.u()), pieces[k][1])
+            pieces[k] = (slip(pieces[k][0], pen.u()), pieces[k][1])
         return [(text.upper(), tag) for text, tag in pieces] if pen.author % 11 == 7 else pieces
-
-
-class _Pen:
-    """An author at work: `u` gives the next random number. People mostly repeat their own ways of saying things."""
-
-    __slots__ = ("author", "case", "lists", "phrases", "side", "slots", "u")
-
-    def __init__(self, writer: Writer, u: Callable[[], float], author: int, case: Case, right: int) -> None:
-        self.phrases, self.lists, self.slots, self.u = writer.phrases, writer.lists, writer.slots, u
-        self.author, self.case = author, case
-        self.side = writer.sides[author % len(writer.sides)][right]
-
-    def say(self, phrase: Phrase) -> str:
-        if type(phrase) is str:
-            return phrase.replace("{side}", self.side) if "{side}" in phrase else phrase
-        u = self.u
-        text = "".join([part if type(part) is str else part[int(u() * len(part))] for part in phrase])
-        return text.replace("{side}", self.side) if "{side}" in text else text
-
-    def choose(self, ways: tuple[Phrase, ...]) -> str:
-        return self.say(ways[int(self.u() * len(ways))])
-
-    def own(self, ways: tuple[Phrase, ...], k: int) -> str:
-        r = self.u()
-        size = len(ways)
-        return self.say(ways[(self.author * 7 + k * 3) % size if r < OWN_WAY else int((r - OWN_WAY) * 4 * size)])
-
-    def phrase(self, finding: int) -> str:
-        return self.own(self.phrases[finding], finding)
-
-    def habit(self, name: str, k: int = 0) -> str:
-        ways = self.lists[name]
-        r = self.u()
-        return self.say(ways[(self.author * 5 + k * 7) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))])
-
-    def opening(self, name: str, symptoms: list[Piece]) -> list[Piece]:
-        case = self.case
-        sex, s = ("male", "M") if case.male else ("female", "F")
-        if case.age > 17 and self.author % 3 == 0:
-            sex = "man" if case.male else "woman"
-        elif case.age < MAY_BE and self.author % 3 == 0:
-            sex = "boy" if case.male else "girl"
-        text = self.habit(name)
-        if case.age < 2:
-            months = f"{2 + (case.nurse * 7 + case.doctor * 3) % 9 + 12 * case.age}mo"
-            text = text.replace("{age} yo", "{age}").replace("{age}y/o", "{age}").replace("{age}y ", "{age} ")
-            text = text.replace("{age}{s}", "{age} {s}").replace("{age}", months)
-        elif name.startswith("parent"):
-            text = text.replace("{age} old", "{age}").replace("{age}", f"{case.age}yo")
-        else:
-            text = text.replace("{age}", str(case.age))
-        for slot, values in (("{since}", "since"), ("{for}", "for")):
-            if slot in text:
-                text = text.replace(slot, self.slots[values][int(self.u() * len(self.slots[values]))])
-        if "{when}" in text:
-            text = text.replace("{when}", self.habit("whens"))
-        if "{parent}" in text:
-            text = text.replace("{parent}", self.habit("parents"))
-        before, _, after = text.replace("{s}", s).replace("{sex}", sex).partition("{sx}")
-        return (
-            [piece for piece in [(before, NONE), *symptoms, (after, NONE)] if piece[0]]
-            if "{sx}" in text
-            else [(before, NONE)]
-        )
 
 
 def words(department: Department, case: Case) -> Written:
@@ -450,22 +366,3 @@ def _list(pieces: Sequence[Piece], comma: str = ", ") -> list[Piece]:
             result.append((comma, NONE))
         result.append((text, tag))
     return result
-
-
-def _cut(text: str, slots: dict[str, tuple[str, ...]]) -> Phrase:
-    """A text with {slots} cut into literals and choices; slots that are filled later stay as they are."""
-    parts = _SLOT.split(text)
-    if not any(name in slots and name not in _LATER for name in parts[1::2]):
-        return text
-    return tuple(
-        part if k % 2 == 0 else "{" + part + "}" if part in _LATER else slots[part] for k, part in enumerate(parts)
-    )
-
-
-def _slip(text: str, where: float) -> str:
-    """Two neighbouring letters within a longer word changed over, or nothing where there are none: short ones would
-    become other words."""
-    k = int(where * max(len(text) - 2, 0))
-    if k == 0 or len(text[k - 1 : k + 3]) < 4 or not text[k - 1 : k + 3].isalpha():
-        return text
-    return text[:k] + text[k + 1] + text[k] + text[k + 2 :]

@@ -136,5 +136,7 @@ def locked(model: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise WhatelseError(f"{model}: another 'whatelse refit' is at work on it; wait for it to end") from None
+            raise WhatelseError(
+                f"{model}: another 'whatelse refit' or a workbench is at work on it; wait for it to end"
+            ) from None
         yield

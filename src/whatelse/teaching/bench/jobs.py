@@ -10,6 +10,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -85,15 +86,13 @@ class Apart:
         self._process.start()
         theirs.close()
         problem = "the process that was learning has ended before it was done"
-        try:
+        with mine, suppress(EOFError):  # which is how a pipe says that the other side has ended
             while True:
                 heard: tuple[str, Any] = mine.recv()
                 if heard[0] == "progress":
                     progress(*heard[1])
                 else:
                     problem = heard[1]
-        except EOFError:
-            pass
         self._process.join()
         if problem:
             raise WhatelseError(problem)
