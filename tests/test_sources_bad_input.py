@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import whatelse
 from whatelse.errors import InputError
 from whatelse.sources import VisitReader, read_visits
 from whatelse.visits import Visit
@@ -275,3 +278,18 @@ def test_whatever_the_bytes_the_error_is_ours(
         list(reader(folder, gzip.compress(content) if packed else content, name, on_error="skip"))
     except InputError as error:
         assert name in str(error)
+
+
+def test_a_frame_of_mixed_types_is_refused_and_not_quoted() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": ["1", "2"], "age": [3, "chest pain"]})
+    with pytest.raises(InputError, match="several types") as refused:
+        list(read_visits(frame))
+    assert "chest pain" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_no_error_of_a_source_brings_along_one_that_may_quote_a_record() -> None:
+    for file in (Path(whatelse.__file__).parent / "sources").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Raise) and node.cause is not None:
+                assert isinstance(node.cause, ast.Constant), f"{file.name}:{node.lineno}: raise … from None"

@@ -109,8 +109,8 @@ def _content(given: str | Path | Mapping[str, Any] | None) -> tuple[dict[str, An
         content = read_yaml(file)
     except FileNotFoundError:
         raise InputError("no such column map", file=file) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError("the column map cannot be read as YAML in UTF-8", file=file) from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raise InputError("the column map cannot be read as YAML in UTF-8", file=file) from None
     if content is not None and not isinstance(content, dict):
         raise InputError("a column map has lines of the form 'field: column'", file=file)
     if isinstance(content, dict) and content.get("labels"):

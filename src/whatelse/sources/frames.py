@@ -37,12 +37,12 @@ def to_arrow(frame: Any) -> pa.Table:
             from pyarrow.interchange import from_dataframe
 
             table = from_dataframe(frame)
-    except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         # Arrow names the column and, for mixed types, the type, but may quote a value: say neither
         raise InputError(
             "cannot be read as an Arrow table: a column holds values of several types; make each column one type "
             "(text columns: frame[column].astype('string'))",
             file=FRAME,
-        ) from error
+        ) from None
     unnamed = [name for name in table.schema.names if name.startswith("__index_level_")]
     return table.drop_columns(unnamed) if unnamed else table

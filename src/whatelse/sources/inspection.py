@@ -285,8 +285,8 @@ def _csv(path: Path, delimiter: str | None, encoding: str | None) -> tuple[list[
         try:
             header = next(reader)
             rows = [row for row in itertools.islice(reader, ROWS) if row]
-        except csv.Error as error:
-            raise InputError("is not a CSV table: quotes do not match, or a cell never ends", file=path) from error
+        except csv.Error:
+            raise InputError("is not a CSV table: quotes do not match, or a cell never ends", file=path) from None
     settings = {"delimiter": "tab" if found == "\t" else found} if found != "," else {}
     if text.encoding not in ("utf-8", "utf-8-sig"):
         settings["encoding"] = text.encoding
@@ -313,8 +313,8 @@ def _parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
             header = list(file.schema_arrow.names)
             batch = next(file.iter_batches(ROWS), None)
             columns = [[_flat(v) for v in batch.column(i).to_pylist()] for i in range(len(header))] if batch else []
-    except (OSError, ValueError) as error:
-        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from error
+    except (OSError, ValueError):
+        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
     return header, [list(row) for row in zip(*columns, strict=True)]
 
 

@@ -158,12 +158,12 @@ def _visit(row: dict[str, Any]) -> Visit:
         raise BadValue("intime is not a date and time", "intime")
     try:
         sex = parse_sex(row["gender"])
-    except BadValue as bad:
-        raise BadValue("gender is none of F, M and unknown", "gender") from bad
+    except BadValue:
+        raise BadValue("gender is none of F, M and unknown", "gender") from None
     try:
         age = parse_age(row["age"])
     except BadValue as bad:
-        raise BadValue(f"{bad.kind} (anchor_age + year of intime - anchor_year)", "age") from bad
+        raise BadValue(f"{bad.kind} (anchor_age + year of intime - anchor_year)", "age") from None
     coded = [AMBULANCE] if row["arrival_transport"] == "AMBULANCE" else []
     coded += vital_codes(
         temperature=_number(row["temperature"]),

@@ -94,8 +94,8 @@ def read_labels(folder: Path, report: Report) -> Labels:
                 if not {"code", "label"} <= set(rows.fieldnames or ()):
                     raise InputError("a label table needs the columns 'code' and 'label'", file=file)
                 labels[system] = {row["code"]: row["label"] for row in rows if row["code"] and row["label"]}
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise InputError("cannot be read as a CSV table in UTF-8", file=file) from error
+        except (UnicodeDecodeError, csv.Error):
+            raise InputError("cannot be read as a CSV table in UTF-8", file=file) from None
     if not labels:
         raise InputError("has no label tables; expected rfv_labels.csv, drug_labels.csv …", file=folder)
     for system, stem in LABEL_FILES.items():
@@ -121,18 +121,18 @@ def _unpack(path: Path, folder: Path) -> Path:
             with archive.open(members[0]) as packed, target.open("wb") as out:
                 shutil.copyfileobj(packed, out, 1 << 20)
             return target
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
+    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error):
         # RuntimeError: encrypted; NotImplementedError: a compression this Python does not have
         raise InputError(
             "is not a readable zip file: damaged, cut short or encrypted; download it again", file=path
-        ) from error
+        ) from None
 
 
 def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator[tuple[int, Visit]]:
     try:
         _, meta = pyreadstat.read_sas7bdat(sas, metadataonly=True, output_format="dict")
-    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
-        raise InputError("does not hold a readable SAS data set: damaged or cut short", file=path) from error
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
+        raise InputError("does not hold a readable SAS data set: damaged or cut short", file=path) from None
     found = {name.upper(): name for name in meta.column_names}  # the case differs from year to year
     if missing := [name for name in NEEDED if name not in found]:
         raise InputError(
@@ -154,8 +154,8 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
             data, _ = pyreadstat.read_sas7bdat(
                 sas, usecols=use, output_format="dict", row_offset=start, row_limit=CHUNK
             )
-        except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
-            raise InputError("the SAS data set is damaged or cut short", file=path, row=start + 1) from error
+        except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
+            raise InputError("the SAS data set is damaged or cut short", file=path, row=start + 1) from None
         columns: dict[str, list[Any]] = {name: data[found[name]] for name in singles}
         size = len(columns["AGE"])
         repeated = {

@@ -75,8 +75,8 @@ def _read_csv(
         reader = csv.reader(itertools.chain([first], stream), delimiter=delimiter, strict=True)
         try:
             header = next(reader)
-        except csv.Error as error:
-            raise InputError("the header is not valid CSV: quotes do not match", file=path) from error
+        except csv.Error:
+            raise InputError("the header is not valid CSV: quotes do not match", file=path) from None
         places = locate(columns, header, path)
         make = Converter(columns, places, report, stem(path))
         used = [] if text.clean else positions(places)
@@ -149,7 +149,7 @@ def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int
     if "unexpected end" in str(error) or "field larger" in str(error):
         # everything after the quote was taken for one cell: nobody can say how many rows that was
         problem = f"a quote opened in this row is never closed (line {line} of the file)"
-        raise InputError(problem, file=path, row=row) from error
+        raise InputError(problem, file=path, row=row) from None
     problem = f"quotes do not match (line {line} of the file); a quote inside a quoted cell is written twice"
     report.leave_out("quotes do not match", InputError(problem, file=path, row=row))
 
@@ -223,8 +223,8 @@ def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tu
         with pq.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
             batches = _growing(path, size, file.iter_batches(BATCH, columns=use))
             yield from read_arrow(use, batches, report, columns, path, stem(path))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
 
 
 def _unpacked(metadata: pq.FileMetaData) -> int:

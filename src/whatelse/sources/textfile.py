@@ -60,8 +60,8 @@ def damage(path: Path) -> Iterator[None]:
         raise InputError("cannot be opened: no permission to read it", file=path) from None
     except UnicodeError:  # UTF-16 and the like, where one wrong byte spoils all that follow
         raise InputError("cannot be decoded; give the file's encoding", file=path) from None
-    except DAMAGE as error:
-        raise InputError("is damaged or cut short: it cannot be decompressed to its end", file=path) from error
+    except DAMAGE:
+        raise InputError("is damaged or cut short: it cannot be decompressed to its end", file=path) from None
 
 
 def open_bytes(path: Path) -> IO[bytes]:
