@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from whatelse.cohort.cohort import columns_of
+from whatelse.cohort.folder import columns_of
 from whatelse.errors import CohortError
 from whatelse.spark.kept import Visits, forget, kept
 

@@ -83,7 +83,7 @@ def fit(
     from sklearn.exceptions import ConvergenceWarning
 
     from whatelse.cohort import Cohort
-    from whatelse.cohort.cohort import vocabulary_of
+    from whatelse.cohort.folder import vocabulary_of
     from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
     from whatelse.teaching.doubts import doubts, refuse_hopeless, sketch

@@ -192,7 +192,7 @@ def build(
     """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels."""
     from whatelse.anchors import AnchorSet
     from whatelse.cohort import build_cohort
-    from whatelse.cohort.cohort import vocabulary_of
+    from whatelse.cohort.folder import vocabulary_of
 
     if str(files[0]) in SOURCES:
         source, files = str(files[0]), files[1:]

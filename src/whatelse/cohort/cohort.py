@@ -1,20 +1,7 @@
-"""Cohort: many visits as arrays, and their folder form. `build.py` makes one of a stream of visits.
-
-A cohort folder holds two files:
-- `visits.arrow`, one Arrow record batch that is opened by memory map: `id`, `findings` (a list of finding numbers for
-  each visit: its offsets and values are the CSR matrix itself), `conditions` (a list of the numbers of the conditions
-  that are true, or null where nothing is known) and `unknown` (a list of the numbers of the conditions of which nobody
-  knows, null where nothing is known; version 1 did not have it: all or nothing was known of a visit);
-- `cohort.json`: the vocabulary, where the visits came from, and what `visits.arrow` must be like.
-A cohort that Spark built has, instead of `visits.arrow`, the folder `visits.parquet` (version 3): the same columns, and
-`row`, the number of each visit, for they stand there in any order.
-No text of a record is in either.
-"""
+"""Cohort: many visits as arrays. `build.py` makes one of a stream of visits, `folder.py` says how it lies on disk."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,18 +10,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from whatelse.cohort.folder import (
+    VERSION,
+    check_place,
+    columns_of,
+    label_arrays,
+    read_columns,
+    read_header,
+    write_columns,
+    write_header,
+)
 from whatelse.cohort.tally import Tally
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
 from whatelse.files import write_folder
 
-VERSION = 2
-DATASET = 3  # the version of a header beside a Parquet dataset
-READABLE = (1, 2, DATASET)
 Bools = NDArray[np.bool_]
 
 
@@ -159,38 +152,22 @@ class Cohort:
     def save(self, folder: str | Path) -> Path:
         """Write the folder; it appears whole or not at all. A cohort already there is replaced, nothing else is."""
         target = Path(folder)
-        if target.exists() and not (target / "cohort.json").is_file() and (target.is_file() or any(target.iterdir())):
-            raise CohortError(f"{target} exists and is not a cohort: choose another place, or remove it first")
+        check_place(target)
         write_folder(target, self._write)
         return target
 
     def _write(self, folder: Path) -> None:
         X, Y = self.X, np.zeros_like(self.known) if self.Y is None else self.Y
         batch = columns_of(self.ids.tolist(), X.indptr, X.indices, Y, self.known)
-        path = folder / "visits.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        write_header(folder, VERSION, len(self), self.vocabulary, self.about, crc32=_crc32(path))
+        checksum = write_columns(folder, batch)
+        write_header(folder, VERSION, len(self), self.vocabulary, self.about, crc32=checksum)
 
     @classmethod
     def open(cls, folder: str | Path) -> Cohort:
         """Open a folder that `save` wrote. Findings stay on disk until they are used."""
-        folder = Path(folder)
-        header = read_header(folder)
-        vocabulary = Vocabulary.from_json(header["vocabulary"])
-        if header["version"] == DATASET:
-            path = folder / "visits.parquet"
-            table = _dataset(path, int(header.get("visits", -1)))
-            return cls.from_columns(table, vocabulary, header.get("about", {}), path)
-        path = folder / "visits.arrow"
-        try:
-            if _crc32(path) != header["crc32"]:
-                raise CohortError(f"{path} is damaged: its checksum is wrong; build the cohort again")
-            with pa.memory_map(str(path)) as source:
-                batch = pa.ipc.open_file(source).get_batch(0)
-        except (OSError, pa.ArrowInvalid, KeyError) as problem:
-            raise CohortError(f"{path} cannot be opened ({type(problem).__name__}); build the cohort again") from None
-        return cls.from_columns(batch, vocabulary, header.get("about", {}), path)
+        header = read_header(Path(folder))
+        columns, path = read_columns(Path(folder), header)
+        return cls.from_columns(columns, Vocabulary.from_json(header["vocabulary"]), header.get("about", {}), path)
 
     @classmethod
     def from_columns(
@@ -204,113 +181,3 @@ class Cohort:
         X = csr_matrix((np.ones(indices.size, dtype=np.uint8), indices, indptr), shape=(N, n), copy=False)
         ids = columns.column("id").to_numpy(zero_copy_only=False)
         return cls(X, vocabulary, ids, Y if known.any() else None, known, about)
-
-
-def label_arrays(
-    columns: pa.RecordBatch | pa.Table, m: int, path: object
-) -> tuple[NDArray[np.int32], NDArray[np.int32], Bools, Bools]:
-    """indptr and indices of the findings, and Y and known (N, m), of what `columns_of` made."""
-    lists, truth = _whole(columns.column("findings")), _whole(columns.column("conditions"))
-    known = np.repeat(truth.is_valid().to_numpy(zero_copy_only=False)[:, None], m, axis=1)
-    if "unknown" in columns.schema.names:
-        known &= ~_matrix(_whole(columns.column("unknown")), m, path)
-    return lists.offsets.to_numpy(), lists.values.to_numpy(), _matrix(truth, m, path), known
-
-
-def columns_of(ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: Bools, known: Bools) -> pa.RecordBatch:
-    """Visits as Arrow columns: id, findings, conditions that are true, and those of which nobody knows."""
-    some = np.asarray(known.any(axis=1))
-    return pa.record_batch(
-        {
-            "id": pa.array(ids, pa.string()),
-            "findings": pa.ListArray.from_arrays(indptr.astype(np.int32), indices.astype(np.int32)),
-            "conditions": _lists(Y, ~some),
-            "unknown": _lists(~known & some[:, None], ~some),
-        }
-    )
-
-
-def write_header(
-    folder: Path, version: int, visits: int, vocabulary: Vocabulary, about: Mapping[str, Any], **more: Any
-) -> None:
-    """Write cohort.json."""
-    header = {
-        "format": "whatelse cohort",
-        "version": version,
-        "visits": visits,
-        **more,
-        "about": dict(about),
-        "vocabulary": vocabulary.to_json(),
-    }
-    (folder / "cohort.json").write_text(json.dumps(header, indent=1, ensure_ascii=False), encoding="utf-8")
-
-
-def _dataset(path: Path, visits: int) -> pa.Table:
-    """The visits of a Parquet dataset in their order."""
-    try:
-        table = pq.read_table(path)
-        row = table.column("row").to_numpy()
-    except (OSError, pa.ArrowException, KeyError) as problem:
-        raise CohortError(f"{path} cannot be opened ({type(problem).__name__}); build the cohort again") from None
-    order = np.argsort(row, kind="stable")
-    if len(row) != visits or not np.array_equal(row[order], np.arange(visits)):
-        raise CohortError(f"{path} is damaged: it has not the {visits:,} visits that cohort.json says; build it again")
-    return table if np.array_equal(order, np.arange(visits)) else table.take(pa.array(order))
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.ListArray:
-    """A column of lists in one piece, its offsets from 0."""
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(lists, pa.ChunkedArray):  # of no rows, or too many for one
-        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
-    if lists.offset or (len(lists) and lists.offsets[0].as_py()):
-        lists = pa.concat_arrays([lists, pa.array([], lists.type)])
-    return lists
-
-
-def _lists(marks: Bools, null: Bools) -> pa.ListArray:
-    """(N, m) bool as a list of column numbers for each row, null where `null` says so."""
-    ends = np.concatenate([[0], np.cumsum(marks.sum(axis=1))]).astype(np.int32)
-    return pa.ListArray.from_arrays(ends, np.nonzero(marks)[1].astype(np.int32), mask=pa.array(null))
-
-
-def _matrix(lists: pa.ListArray, m: int, path: object) -> Bools:
-    """What `_lists` wrote: (N, m) bool, False throughout where a list is null."""
-    marks = np.zeros((len(lists), m), dtype=bool)
-    values = lists.values.to_numpy()
-    if values.size and not (values.min() >= 0 and values.max() < m):
-        raise CohortError(f"{path} is damaged: it has conditions that the vocabulary does not have")
-    marks[np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy())), values] = True
-    return marks
-
-
-def read_header(folder: Path) -> dict[str, Any]:
-    """The content of cohort.json, or a CohortError that says why this is not a cohort."""
-    path = folder / "cohort.json"
-    if not path.is_file():
-        raise CohortError(f"{folder} is not a cohort: it has no cohort.json; make one with 'whatelse build'")
-    try:
-        header = json.loads(path.read_text("utf-8"))
-    except ValueError:
-        raise CohortError(f"{path} is damaged: it is not JSON; build the cohort again") from None
-    if not isinstance(header, dict) or header.get("format") != "whatelse cohort":
-        raise CohortError(f"{path} is not the header of a cohort")
-    if header.get("version") not in READABLE:
-        raise CohortError(f"{path} is of version {header.get('version')}, needs {VERSION}; build the cohort again")
-    needed = {"vocabulary"} | ({"crc32"} if header["version"] != DATASET else set())
-    if missing := needed - set(header):
-        raise CohortError(f"{path} is damaged: it has no {sorted(missing)[0]!r}; build the cohort again")
-    return header
-
-
-def vocabulary_of(folder: str | Path) -> Vocabulary:
-    """The vocabulary of a cohort's folder; its visits are not opened."""
-    return Vocabulary.from_json(read_header(Path(folder))["vocabulary"])
-
-
-def _crc32(path: Path) -> int:
-    value = 0
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            value = zlib.crc32(block, value)
-    return value

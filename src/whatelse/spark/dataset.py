@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.cohort import Cohort, Vocabulary
-from whatelse.cohort.cohort import DATASET, columns_of, read_header, write_header
+from whatelse.cohort.folder import DATASET, check_place, columns_of, read_header, write_header
 from whatelse.cohort.tally import Tally
 from whatelse.errors import CohortError
 from whatelse.files import write_folder
@@ -151,8 +151,7 @@ def save(
 
     order   the columns by which rows are put in order and numbered; None: they have their numbers
     """
-    if out.exists() and not (out / "cohort.json").is_file() and (out.is_file() or any(out.iterdir())):
-        raise CohortError(f"{out} exists and is not a cohort: choose another place, or remove it first")
+    check_place(out)
     kept = None if order is None else rows.orderBy(*order).select(*COLUMNS).persist()
     final = rows.select(*COLUMNS) if kept is None else _numbered(kept)
 

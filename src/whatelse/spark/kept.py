@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from whatelse.cohort.cohort import label_arrays
+from whatelse.cohort.folder import label_arrays
 from whatelse.errors import CohortError
 from whatelse.noisyor.sums import Arrays, Work
 
