@@ -15,13 +15,13 @@ import yaml
 
 from whatelse.errors import InputError
 
-# name -> (default, what it limits)
 LIMITS = {
-    "WHATELSE_MAX_LINE": (64 << 20, "bytes of a line"),
-    "WHATELSE_MAX_EXPANSION": (200, "times that a compressed file may grow"),
-    "WHATELSE_MAX_DOCUMENT": (4 << 20, "bytes of a YAML file"),
-    "WHATELSE_MAX_DEPTH": (50, "levels that a YAML file may be nested"),
-    "WHATELSE_MAX_VALUES": (500_000, "values in a YAML file, aliases written out"),
+    "WHATELSE_MAX_LINE": 64 << 20,  # bytes of a line
+    "WHATELSE_MAX_EXPANSION": 200,  # times that a compressed file may grow
+    "WHATELSE_MAX_DOCUMENT": 4 << 20,  # bytes of a YAML file
+    "WHATELSE_MAX_DEPTH": 50,  # levels that a YAML file may be nested
+    "WHATELSE_MAX_VALUES": 500_000,  # values in a YAML file, aliases written out
+    "WHATELSE_MAX_MODEL_BYTES": 2 << 30,  # bytes of a model's arrays; 23 conditions and 1,000 findings take under 1 MB
 }
 LONGEST = 1_000  # characters of a number in a YAML file: turning digits into one takes the square of their number
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -31,7 +31,7 @@ SMALL = 256 << 20  # bytes that any file may grow to
 def limit(name: str) -> int:
     """A limit by its name: what the environment says, else its default."""
     given = os.environ.get(name, "")
-    return int(given) if given.isascii() and given.isdigit() else LIMITS[name][0]
+    return int(given) if given.isascii() and given.isdigit() else LIMITS[name]
 
 
 def regular(path: Path) -> int:

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whatelse.errors import ModelFileError
+from whatelse.limits import limit
 
 MAX_HEADER = 16 * 2**20  # bytes; a vocabulary of 100,000 findings takes about 5 MB
 MAX_ARRAYS = "WHATELSE_MAX_MODEL_BYTES"
-DEFAULT_ARRAYS = 2 * 2**30  # bytes; 23 conditions and 1,000 findings take under 1 MB
 ELSEWHERE = "copy it again from where it was saved"
 T = TypeVar("T")
 DTYPES = {
@@ -99,17 +99,11 @@ def _places(
     if reached != size:
         what = "cut short" if reached > size else "longer than its header says"
         raise ModelFileError(f"{path}: its arrays cannot be read (the file is {what}); {ELSEWHERE}")
-    most = _most()
-    if size > most:
+    if size > (most := limit(MAX_ARRAYS)):
         raise ModelFileError(
             f"{path}: its arrays take {size:,} bytes, more than the {most:,} allowed; set {MAX_ARRAYS} if that is right"
         )
     return found
-
-
-def _most() -> int:
-    given = os.environ.get(MAX_ARRAYS, "")
-    return int(given) if given.isascii() and given.isdigit() else DEFAULT_ARRAYS
 
 
 def _array(

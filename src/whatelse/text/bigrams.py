@@ -24,7 +24,8 @@ from whatelse.text.tokens import Token
 Bigram = tuple[str, str]
 MIN_COUNT = 50  # times that a pair must be seen to be joined
 
-FUNCTION_WORDS = frozenset(
+# never half of a bigram nor the edge of a phrase; fewer than those that are no findings (`function_words.py`)
+LINKING_WORDS = frozenset(
     """a an the this that these those some any all each other no not and or but nor as if than then so because while
     of in on at to from with without for by per into onto over under about after before during since until via w/ w/o
     i he she it they we you his her its their our your him them me my who whom which what when where there here
@@ -108,7 +109,7 @@ class BigramCounts:
 
 
 def _counts(text: str) -> bool:
-    return text not in FUNCTION_WORDS and "#" not in text
+    return text not in LINKING_WORDS and "#" not in text
 
 
 def learn_bigrams(

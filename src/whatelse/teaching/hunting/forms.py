@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from whatelse.text.bigrams import FUNCTION_WORDS
+from whatelse.text.bigrams import LINKING_WORDS
 
 # Longest first: the first that leaves enough of the word is taken off. (ending, what takes its place, letters left)
 _ENDINGS: tuple[tuple[str, str, int], ...] = (
@@ -76,7 +76,7 @@ def stems(words: Sequence[str]) -> tuple[str, ...]:
 
     A "no" stays: "not eating" must not be taken for "eating".
     """
-    content = [w for w in words if w not in FUNCTION_WORDS or w in _NO]
+    content = [w for w in words if w not in LINKING_WORDS or w in _NO]
     return tuple(stem(w) for w in (content or words))
 
 
@@ -122,5 +122,5 @@ def _skeleton(word: str) -> str:
 def initials_of(phrase: Sequence[str]) -> set[str]:
     """The first letters of a phrase of two words or more, with and without its function words."""
     every = "".join(w[:1] for w in phrase)
-    content = "".join(w[:1] for w in phrase if w not in FUNCTION_WORDS)
+    content = "".join(w[:1] for w in phrase if w not in LINKING_WORDS)
     return {short for short in (every, content) if len(short) > 1}

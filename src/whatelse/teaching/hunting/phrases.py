@@ -22,11 +22,11 @@ from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
 
 from whatelse.cohort import Cohort
 from whatelse.cohort.findings import Finder
-from whatelse.text.bigrams import FUNCTION_WORDS
+from whatelse.text.bigrams import LINKING_WORDS
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
 
 LONGEST = 3  # words in a run
-EDGES = FUNCTION_WORDS | frozenset("s t x & dx hx sx yo y/o mo".split())  # noqa: SIM905
+EDGES = LINKING_WORDS | frozenset("s t x & dx hx sx yo y/o mo".split())  # noqa: SIM905
 
 
 @dataclass(frozen=True, order=True)

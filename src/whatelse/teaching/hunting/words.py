@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from whatelse.anchors import Condition
 from whatelse.teaching.hunting.forms import initials_of, misspelled, shortens, stem, stems
 from whatelse.teaching.hunting.lexicon import NEAR, SAME, Lexicon, plain_words
-from whatelse.text.bigrams import FUNCTION_WORDS
+from whatelse.text.bigrams import LINKING_WORDS
 
 Words = tuple[str, ...]
 
@@ -70,7 +70,7 @@ class Knowledge:
         self._stems = {stems(words): words for words in reversed(phrases)}
         self._orders = {tuple(sorted(mine)): words for mine, words in self._stems.items() if len(mine) > 1}
         self._single = [words[0] for words in phrases if len(words) == 1]
-        self._part = {stem(w) for words in phrases if len(words) > 1 for w in words if w not in FUNCTION_WORDS}
+        self._part = {stem(w) for words in phrases if len(words) > 1 for w in words if w not in LINKING_WORDS}
         self._long = sorted({w for words in phrases for w in words if len(w) >= 5})
         meant = [concept for concept, this in self.concepts.items() if this]
         known = [plain_words(p) for concept in meant for p in lexicon.concepts[concept][SAME]]
@@ -132,7 +132,7 @@ def _runs_inside(words: Words) -> Iterable[Words]:
     for length in range(len(words) - 1, 0, -1):
         for first in range(len(words) - length + 1):
             run = words[first : first + length]
-            if run[0] not in FUNCTION_WORDS and run[-1] not in FUNCTION_WORDS:
+            if run[0] not in LINKING_WORDS and run[-1] not in LINKING_WORDS:
                 yield run
 
 
