@@ -87,6 +87,8 @@ def test_labels_that_never_say_no() -> None:
     said = [str(d) for d in doubts(replace(whole, known=known))]
     assert [text for text in said if "labels are 1" in text and text.startswith("uti: ")]
     assert not any("labels are 1" in str(d) for d in doubts(whole))
+    assert any("labels are 0" in str(d) for d in doubts(replace(whole, known=~whole.Y)))
+    assert not any("labels are 0" in str(d) for d in doubts(whole))
     only = replace(whole, known=whole.Y.copy())  # and of all of them
     with pytest.raises(CohortError, match=r"none that one is not: .* write 0 where a labelled visit does not have"):
         Tagger().fit(only)

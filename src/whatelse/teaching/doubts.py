@@ -55,6 +55,14 @@ def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
         found.append(
             Doubt(None, f"{visits:,} labelled visits say next to nothing: label some {4 * FEW_LABELS} or more")
         )
+    if labels.any() and not cases.any():
+        found.append(
+            Doubt(
+                None,
+                f"all {int(labels.sum()):,} labels are 0: conditions will look rarer than they are, unless visits were "
+                "chosen at random and really have none; write 1 where a visit has one",
+            )
+        )
     for i, condition in enumerate(cohort.conditions):
         if not fires[i] and not cases[i]:
             found.append(
