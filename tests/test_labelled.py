@@ -12,7 +12,7 @@ import pytest
 
 from small_department import cohort
 from whatelse.errors import InputError
-from whatelse.teaching.labels import read_labels
+from whatelse.teaching.labels import passed_over, read_labels
 
 
 def _wide(path: Path, rows: int) -> Path:
@@ -83,6 +83,14 @@ def test_labels_twice_and_broken_parquet(tmp_path: Path) -> None:
         read_labels(tmp_path / "labels.parquet", cohort())
     with pytest.raises(InputError, match="no such file of labels"):
         read_labels(tmp_path / "none.parquet", cohort())
+
+
+def test_columns_that_look_like_labels_of_no_condition_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("id,fall,gout,note,empty,weight\na,1,0,1,,2\nb,0,,well,,1\n", encoding="utf-8")
+    assert passed_over(path, cohort().conditions) == ["gout"]
+    path.write_text("id,condition,label,sure\na,fall,1,1\n", encoding="utf-8")
+    assert passed_over(path, cohort().conditions) == []
 
 
 @pytest.mark.parametrize(("delimiter", "encoding"), [(";", "cp1252"), ("\t", "utf-8"), (",", "utf-8-sig")])

@@ -320,11 +320,15 @@ def read_lesson(
 ) -> LabelSet:
     """What people said of the cohort's visits, and a line about each source. Label files count before decisions."""
     from whatelse.teaching.label_set import LabelSet
+    from whatelse.teaching.labels import passed_over
 
     lesson = LabelSet.nothing(cohort)
     if labels:
         lesson = LabelSet.read(labels, cohort, others="skip" if skip_others else "refuse")
         typer.echo(f"{lesson.visits:,} labelled visits of {len(cohort):,}", err=quiet)
+        for path in labels:
+            for column in passed_over(path, cohort.conditions):
+                print_note(f"{path}: column {column!r} looks like labels, but the cohort has no such condition")
     if decisions:
         found = open_decisions(decisions, error)
         decided = found.labels(cohort)

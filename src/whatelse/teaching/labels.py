@@ -162,6 +162,21 @@ def with_labels(cohort: Cohort, path: Path, *, others: Others = "refuse") -> Coh
     return replace(cohort, Y=Y, known=cohort.known | (said >= 0))
 
 
+def passed_over(path: Path, conditions: Collection[str]) -> list[str]:
+    """Columns of a wide file that hold 1, 0 and blanks only, as labels do, and are no condition."""
+    found: set[str] | None = None
+    labelled: set[str] = set()
+    for row in _rows(path, conditions):
+        if found is None:
+            long = "condition" in row and any(name in row for name in LABELS)
+            found = set() if long else {c for c in row if c not in conditions and c not in (*IDS, *SHEET)}
+        found = {column for column in found if _text(row[column]).lower() in MEANING}
+        labelled |= {column for column in found if _text(row[column])}
+        if not found:
+            break
+    return sorted((found or set()) & labelled)
+
+
 def labels_in(path: Path, conditions: Iterable[str]) -> int | None:
     """How many labels a file holds; None if it is no file of labels of these conditions."""
     names = set(conditions)
