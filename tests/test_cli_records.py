@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,13 @@ def test_simulate_then_build(tmp_path: Path) -> None:
     for wrong in ("gravity=1", "drift", "drift=much", "drift=9"):
         assert "whatelse: " in run("simulate", "--visits", 5, "--out", again, "--departure", wrong, code=2)
     assert "whatelse: " in run("simulate", "--visits", 5, "--out", tmp_path / "x.txt", code=2)
+
+
+def test_as_a_module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["whatelse", "--version"])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_module("whatelse", run_name="__main__")
+    assert stopped.value.code == 0 and capsys.readouterr().out.startswith("whatelse ")
 
 
 def test_version() -> None:
