@@ -256,7 +256,8 @@ def learn(
     if learner != "oracle" and rates.uninformative:
         raise ModelError(
             f"the anchor of {rates.uninformative[0]!r} fires no more often with the condition than without: nothing "
-            "can be learned from it; choose another anchor ('whatelse anchors check' shows what it does)"
+            "can be learned from it; choose another anchor ('whatelse anchors check' shows what it does), or see "
+            "whether its labels are upside down"
         )
     takes = inspect.signature(LEARNERS[learner]).parameters
     own = [name for name in takes if name not in ("cohort", "rates", "seed", "progress", "settings")]
