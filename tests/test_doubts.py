@@ -9,11 +9,14 @@ import pytest
 import scipy.sparse as sp
 
 from small_department import cohort
-from whatelse.anchors import NoiseRates
+from whatelse.anchors import AnchorSet, NoiseRates
+from whatelse.anchors.conditions import Anchor, Condition
 from whatelse.cohort import Cohort
+from whatelse.cohort.build import build_cohort
 from whatelse.errors import CohortError
 from whatelse.tagger import Tagger
 from whatelse.teaching.doubts import doubts, refuse_hopeless, seen_before, sketch
+from whatelse.visits import Code, Visit
 
 
 def without_labels(whole: Cohort) -> Cohort:
@@ -63,6 +66,13 @@ def test_an_anchor_that_never_fires_is_refused_unless_labels_tell() -> None:
     both = without_labels(replace(whole, X=sp.csr_matrix(X, dtype=np.uint8)))
     with pytest.raises(CohortError, match=r"fall: .*likewise hopeless: uti.*leave the condition out of the conditions"):
         refuse_hopeless(doubts(both))
+
+
+def test_an_anchor_of_the_wrong_code_system_is_told_the_right_one() -> None:
+    anchors = AnchorSet((Condition("gout", "Gout", "acute", {}, (Anchor("code", "G1", ("coded",), "mine"),)),))
+    visits = [Visit(str(k), coded=(Code("coded", f"G{k % 3}"),)) for k in range(30)]
+    built = build_cohort(visits, anchors)
+    assert any("under the system 'coded', not 'mine'" in str(d) for d in doubts(built))
 
 
 def test_few_visits_labels_and_anchors_and_a_useless_anchor() -> None:

@@ -66,7 +66,11 @@ def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
     for i, condition in enumerate(cohort.conditions):
         if not fires[i] and not cases[i]:
             found.append(
-                Doubt(condition, f"its anchor never fires in {N:,} visits and no visit is labelled with it", True)
+                Doubt(
+                    condition,
+                    f"its anchor never fires in {N:,} visits and no visit is labelled with it{_elsewhere(cohort, i)}",
+                    True,
+                )
             )
         elif 0 < fires[i] < FEW_ANCHORS and cases[i] < FEW_ANCHORS:
             found.append(
@@ -80,6 +84,16 @@ def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
         if rates is not None:
             found += _of_rates(condition, rates, i, int(fires[i]), N)
     return found + _same_anchor(cohort)
+
+
+def _elsewhere(cohort: Cohort, i: int) -> str:
+    """Whether a code that condition i's anchor looks for is among the findings under another system."""
+    wanted = {a.value: a.system for a in cohort.vocabulary.anchors.conditions[i].anchors if a.fields == ("coded",)}
+    for name in cohort.vocabulary.names:
+        system, _, label = name.partition(":")
+        if label in wanted and system not in (wanted[label], "anchor", "neg"):
+            return f" (the records have its code under the system {system!r}, not {wanted[label]!r})"
+    return ""
 
 
 def _of_rates(condition: str, rates: NoiseRates, i: int, fires: int, N: int) -> list[Doubt]:
