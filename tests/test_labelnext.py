@@ -106,7 +106,7 @@ def test_a_list_goes_on_where_it_stopped() -> None:
     np.testing.assert_allclose(rest.weights, long.weights[20:])
     every = label_next(train.A, probability, len(train))
     np.testing.assert_allclose(every.chance, 1)
-    with pytest.raises(CohortError, match="not labelled yet"):
+    with pytest.raises(CohortError, match="not labelled yet: ask for no more"):
         label_next(train.A, probability, len(train), done=[0])
 
 

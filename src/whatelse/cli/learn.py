@@ -342,7 +342,7 @@ def read_lesson(
         if only > visits / 2:
             print_note(
                 f"in {only:,} of {visits:,} decided visits nothing was rejected: if people pass over what is not true, "
-                "decisions make conditions look commoner than they are; label some visits in full ('label-next')"
+                "decisions make conditions look commoner than they are; label some in full ('anchors label-next')"
             )
         if not decided.visits:
             raise InputError("no visit of the cohort was decided on: build a cohort of the visits that were served")

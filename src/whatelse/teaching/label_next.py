@@ -86,7 +86,9 @@ def label_next(A: Any, probability: Floats, count: int, *, seed: int = 0, done: 
     N = len(probability)
     size = count + already.size
     if not 0 < count <= N - already.size:
-        raise CohortError(f"{count} visits to label: {N - already.size} of {N} are not labelled yet")
+        raise CohortError(
+            f"{count:,} visits to label, and {N - already.size:,} of {N:,} are not labelled yet: ask for no more"
+        )
     relative = informativeness(np.asarray(A, bool), probability)
     if not relative.any():  # nothing to go by: any visit is as good as any other
         relative = np.ones(N)
