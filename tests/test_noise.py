@@ -245,3 +245,17 @@ def test_each_condition_is_counted_where_it_is_known(rng: np.random.Generator) -
         NoiseRates.from_labels(A, Y, known=known[:5])
     with pytest.raises(ModelError, match="there are no labels"):
         NoiseRates.from_labels(A)
+
+
+def test_a_condition_that_nobody_labelled_is_taken_to_be_typical() -> None:
+    """Whatever two labels of another condition say."""
+    rng = np.random.default_rng(5)
+    A = rng.random((5_000, 3)) < 0.05
+    rows = np.array([np.flatnonzero(~A[:, 0])[0], np.flatnonzero(A[:, 0])[0]])
+    known, Y = np.zeros((2, 3), bool), np.zeros((2, 3), bool)
+    known[:, 0] = Y[:, 0] = True
+    found, typical = (
+        NoiseRates.from_sample(A[rows], Y, np.arange(2), known=known, fired=(A.sum(0), (~A).sum(0))),
+        NoiseRates.assumed(A),
+    )
+    assert (found.prior[1:] < 3 * typical.prior[1:]).all() and (abs(found.ppv[1:] - 0.5) < 0.1).all()

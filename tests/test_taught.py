@@ -11,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, logsumexp
 
+from small_department import cohort
+from whatelse.cohort import Cohort
 from whatelse.errors import ModelError
 from whatelse.noisyor import NoisyOr, posterior
 from whatelse.noisyor.curve import IDENTITY, KNOTS, bend, length_of
@@ -20,9 +22,10 @@ from whatelse.noisyor.likelihood import log_joint
 from whatelse.noisyor.taught.alone import Alone
 from whatelse.noisyor.taught.learner import assembled, fit_labels
 from whatelse.noisyor.taught.nearby import Nearby
-from whatelse.noisyor.taught.pseudo import Lesson, Taught, _Problem, teach
+from whatelse.noisyor.taught.pseudo import Lesson, Taught, _Problem, teach, unlike
 from whatelse.noisyor.taught.said import SURE, believed, is_sure, log_odds
 from whatelse.noisyor.taught.shape import Shape, fit_shape
+from whatelse.tagger import Tagger
 
 M, N, KAPPA = 4, 12, 0.6
 ANCHORS = np.arange(N - M, N)
@@ -304,6 +307,21 @@ def test_few_labels_move_few_numbers(rng: np.random.Generator) -> None:
     given, model = lesson(rng, 30)
     taught = teach(given, model.noisyor.coupling, KAPPA)
     assert np.abs(taught.weight).max() < 0.7 and np.abs(taught.scale - 1).max() < 1.5
+
+
+def test_labels_of_one_condition_tell_little_of_the_others() -> None:
+    """Ten labels of UTI, half of them of cases because somebody looked for cases, tell how common UTI is at most."""
+    train = cohort()
+    assert train.Y is not None
+    uti, rng = train.conditions.index("uti"), np.random.default_rng(3)
+    known = np.zeros(train.Y.shape, bool)
+    for case in (True, False):
+        known[rng.choice(np.flatnonzero(train.Y[:, uti] == case), 5, replace=False), uti] = True
+    plain = Cohort(train.X, train.vocabulary, train.ids)
+    few = Cohort(train.X, train.vocabulary, train.ids, train.Y & known, known)
+    before, after = (np.delete(Tagger().fit(c).predict_proba(train.X[:800]).sum(0), uti) for c in (plain, few))
+    assert (after < 3 * before).all() and (after > before / 3).all()
+    assert unlike(np.ones((200, 23), bool)) == 1.0 and unlike(known) == 23.0**2
 
 
 def test_the_identity_bends_nothing() -> None:

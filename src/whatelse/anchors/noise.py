@@ -42,10 +42,11 @@ _GIVEN = (
 
 # What all anchors may have in common, before any label: odds of ppv, and missed conditions per anchor fired ...
 LEVELS = np.exp(np.linspace(-4, 4, 33))
-# ... and how alike they are: ppv of one worth 1 to 55 labels of another; missed ratios spread by a factor of about 5
-# (strength 0.4) to 1.2 (strength 20)
+TYPICAL_ODDS, TYPICAL_MISSED = 1.0, 0.5  # as `NoiseRates.assumed` has it: half of the anchors right, half of the cases
+# ... and how alike they are: ppv of one worth 1 to 55 labels of another; missed ratios spread without bounds
+# (strength 0.05) or by a factor of 1.2 (strength 20)
 PPV_STRENGTHS = np.exp(np.linspace(0, 4, 9))
-MISSED_STRENGTHS = np.exp(np.linspace(-1, 3, 9))
+MISSED_STRENGTHS = np.exp(np.linspace(-3, 3, 13))
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +255,10 @@ class NoiseRates:
         on, off = (anchors.sum(0), (~anchors).sum(0)) if fired is None else fired
         fired = np.asarray(on) + 0.5, np.asarray(off) + 0.5
         chance = fired[0] / fired[1]
-        ppv = pool(*effective_counts(y, told & anchors[rows], w), np.ones(m), LEVELS, PPV_STRENGTHS, rare=False)
-        fn = pool(*effective_counts(y, told & ~anchors[rows], w), chance, LEVELS, MISSED_STRENGTHS, rare=True)
+        fired_yes_no = effective_counts(y, told & anchors[rows], w)
+        silent_yes_no = effective_counts(y, told & ~anchors[rows], w)
+        ppv = pool(*fired_yes_no, np.ones(m), LEVELS, PPV_STRENGTHS, typical=TYPICAL_ODDS, rare=False)
+        fn = pool(*silent_yes_no, chance, LEVELS, MISSED_STRENGTHS, typical=TYPICAL_MISSED, rare=True)
         rng = np.random.default_rng(seed)
         drawn = [rng.beta(*fired, size=(draws, m)), ppv.draw(rng, draws), fn.draw(rng, draws)]
         raises = drawn[1] > drawn[2]

@@ -6,7 +6,8 @@ counts say next to nothing, and all conditions together say how large such share
     p_i ~ Beta(alpha_i, beta_i),   mean mu_i with odds = level * offset_i,   spread by `strength`
 
 and level and strength, the same for all groups, are learned from all groups at once: the likelihood of the counts is
-beta-binomial, evaluated on a grid under flat hyperpriors (of the level's logarithm and of the strength's logarithm).
+beta-binomial, evaluated on a grid. The logarithm of the strength is flat beforehand; that of the level is normal
+around what is typical, so that two labels of one group do not say that all groups are full, or empty.
 Given a cell of the grid the posterior of p_i is Beta(alpha_i + yes_i, beta_i + no_i); the whole posterior is the
 mixture of these over the grid, so not knowing level and strength widens the intervals as it should.
 """
@@ -21,6 +22,7 @@ from scipy.special import betaln
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+SPREAD = 0.7  # of the level's logarithm beforehand
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +45,22 @@ class Pooled:
         return rng.beta(self.alpha[cell], self.beta[cell])
 
 
-def pool(yes: Floats, no: Floats, offset: Floats, levels: Floats, strengths: Floats, *, rare: bool) -> Pooled:
+def pool(
+    yes: Floats, no: Floats, offset: Floats, levels: Floats, strengths: Floats, *, typical: float, rare: bool
+) -> Pooled:
     """The posterior of m shares from their counts (m,), which need not be whole numbers. O(levels strengths m).
 
-    offset  (m,) how the odds of the mean differ between groups, known beforehand
-    rare    True: Beta(s, s / odds), whose relative spread 1/sqrt(s) is the same for a share of a hundredth and of a
-            thousandth; False: Beta(s mu, s (1 - mu)), worth s units of any group
+    offset   (m,) how the odds of the mean differ between groups, known beforehand
+    typical  the level beforehand, give or take a factor of two (SPREAD)
+    rare     True: Beta(s, s / odds), whose relative spread 1/sqrt(s) is the same for a share of a hundredth and of a
+             thousandth; False: Beta(s mu, s (1 - mu)), worth s units of any group
     """
     level, strength = (grid.ravel()[:, None] for grid in np.meshgrid(levels, strengths, indexing="ij"))
     odds = level * offset
     alpha = strength * (np.ones_like(odds) if rare else odds / (1 + odds))
     beta = strength * (1 / odds if rare else 1 / (1 + odds))
     evidence = (betaln(alpha + yes, beta + no) - betaln(alpha, beta)).sum(1)
+    evidence -= 0.5 * (np.log(level[:, 0] / typical) / SPREAD) ** 2
     weight = np.exp(evidence - evidence.max())
     return Pooled(weight / weight.sum(), alpha + yes, beta + no)
 

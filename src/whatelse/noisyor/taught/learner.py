@@ -31,7 +31,7 @@ from whatelse.noisyor.params import LARGEST, Bools, Floats, NoisyOr
 from whatelse.noisyor.posterior import posterior
 from whatelse.noisyor.taught.alone import Alone
 from whatelse.noisyor.taught.nearby import DEEPEST, Ints, Nearby
-from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach
+from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach, unlike
 from whatelse.noisyor.taught.said import SURE, believed, is_sure, log_odds
 from whatelse.noisyor.taught.shape import Shape, fit_shape
 
@@ -164,7 +164,7 @@ def _shape(
     h, said, known = fields[some], told[some], ~np.isnan(lesson.y[some])
     near = Nearby.of(lesson.x[some], alone.model.noisyor, alone.ordinary, h + said)
     weight = (lesson.weight[some] * known).sum(1) / np.maximum(known.sum(1), 1)
-    return fit_shape(h, length[some], said, weight, near, taught.coupling, taught.kappa, start)
+    return fit_shape(h, length[some], said, weight, near, taught.coupling, taught.kappa, start, unlike(known))
 
 
 def _in_all(make: Callable[[Shape], JointModel], shape: Shape, x: sp.csr_matrix, total: float) -> Shape:

@@ -30,13 +30,14 @@ from numba import njit
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from whatelse.noisyor.params import Floats
+from whatelse.noisyor.params import Bools, Floats
 
 PARTS = 8
 MAX_STEPS = 100
 ROUNDS, ROUND_STEPS = 4, 20  # of finding the precisions, and steps of each
 TAIL = 1.0  # degrees of freedom of the t distribution that corrections of findings have
 HEAD = (10.0, 10.0, 40.0, 20.0)  # precisions of c, s, l and kappa
+ENOUGH = 10  # labels of a condition that make it an example
 KINDS = ("bias", "scale", "coupling", "weight")
 STEADY = 5.0  # parameters that the precisions at the start are worth
 START = {"bias": 4.0, "scale": 50.0, "coupling": 100.0, "weight": 50.0}
@@ -120,6 +121,16 @@ class _Problem:
         return float(loss), gradient, hessian
 
 
+def unlike(known: Bools) -> float:
+    """By how much labels, known (L, m), are held back from telling of all conditions what they tell of some.
+
+    (m / k)^2, where k conditions have some ENOUGH labels: one where all have. Conditions differ from one another, so
+    however many labels one condition has, the others do not learn more from them than one example.
+    """
+    with_labels = float(np.minimum(known.sum(0) / ENOUGH, 1.0).sum())
+    return (known.shape[1] / max(with_labels, 0.1)) ** 2
+
+
 def teach(
     lesson: Lesson,
     coupling: Floats,
@@ -130,6 +141,8 @@ def teach(
 ) -> Taught:
     """Fit to the labels. coupling (m, m) is J0, kappa where to start.
 
+    What labels of few conditions say of all of them (c, s, l, kappa) is held back (`unlike`).
+
     precision  of each kind; None: found from the labels, in ROUNDS of fitting and counting what is well determined
     steps      of the last fit, at most
     """
@@ -139,7 +152,10 @@ def teach(
     centre = np.zeros(problem.cut[-1])
     centre[:4] = 1.0, 1.0, 0.0, kappa
     parts = {kind: slice(problem.cut[k + 1], problem.cut[k + 2]) for k, kind in enumerate(KINDS)}
-    penalty = np.concatenate([HEAD, *(np.full(part.stop - part.start, found[kind]) for kind, part in parts.items())])
+    head_precision = unlike(~np.isnan(lesson.y)) * np.array(HEAD)
+    penalty = np.concatenate(
+        [head_precision, *(np.full(part.stop - part.start, found[kind]) for kind, part in parts.items())]
+    )
     flat = centre
     with ThreadPoolExecutor(min(PARTS, os.cpu_count() or 1)) as pool, threadpool_limits(1, "blas"):
 

@@ -62,11 +62,13 @@ def fit_shape(
     coupling: Floats,
     kappa: float,
     start: Shape,
+    unlike: float = 1.0,
 ) -> Shape:
     """By visits (V) of which told (V, m) is known, each counting `weight` (V,). O(V states) a step.
 
     told   log odds that what people said of each condition adds: zero where nobody said anything, SURE where it is so
     start  what labels move away from
+    unlike by how much that is dearer for what all conditions share (`pseudo.unlike`)
 
     Of each visit the probability of what was said: log sum over states of exp(F + told of looks) less log sum of exp F;
     its gradient is what is expected with what was said, less what is expected without it.
@@ -77,7 +79,8 @@ def fit_shape(
     centre = np.concatenate([start.curve, start.shift, [0.0, 0.0]])
     bent = np.full(size, CURVE_PRECISION)
     bent[1:-1] = BENT_PRECISION  # a look that is something else explains better why no visit is sure
-    precision = np.concatenate([bent, np.full(m, SHIFT_PRECISION), [COMMON_PRECISION, REAL_PRECISION]])
+    common = unlike * np.array([COMMON_PRECISION, REAL_PRECISION])
+    precision = np.concatenate([unlike * bent, np.full(m, SHIFT_PRECISION), common])
 
     def shape(v: Floats) -> Shape:
         return Shape(v[:size], v[size:-2] + v[-2], expit(logit(start.real) + v[-1]))
