@@ -128,7 +128,7 @@ def unlike(known: Bools) -> float:
     however many labels one condition has, the others do not learn more from them than one example.
     """
     with_labels = float(np.minimum(known.sum(0) / ENOUGH, 1.0).sum())
-    return (known.shape[1] / max(with_labels, 0.1)) ** 2
+    return float(known.shape[1] / max(with_labels, 0.1)) ** 2
 
 
 def teach(
