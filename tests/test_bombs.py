@@ -50,6 +50,15 @@ def test_one_line_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         list(read_visits(path))
 
 
+def test_a_line_of_ndjson_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "fhir"
+    folder.mkdir()
+    (folder / "Encounter.ndjson").write_bytes(b'{"resourceType": "Encounter", "id": "' + b"a" * 5_000 + b'"}\n')
+    monkeypatch.setenv("WHATELSE_MAX_LINE", "1000")
+    with refused("WHATELSE_MAX_LINE"):
+        list(read_visits(folder, source="fhir"))
+
+
 def test_rows_without_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SMALL", 32 << 20)
     path = packed(tmp_path / "v.csv.gz", b"\n" * (1 << 20), 60)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whatelse.errors import InputError
+from whatelse.limits import check_line, limit
 from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.models import MODELS, Encounter
 from whatelse.sources.fhir.resources import Broken, Resources, entries, local
@@ -26,7 +27,6 @@ NAMES = (".json", ".ndjson", ".jsonl")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 SHARED = ("Binary", "Medication")  # of no patient
 LARGEST = 1 << 30  # bytes of one Bundle, which has to be in memory as a whole
-LONGEST = 64 << 20  # bytes of one line of NDJSON
 WANTED = tuple(MODELS)
 _MISSING = {
     "DocumentReference": "notes are unknown",
@@ -137,11 +137,10 @@ def _load(file: Path, spool: Spool, report: Report) -> None:
 
 
 def _lines(stream: Any, file: Path, report: Report) -> Iterator[tuple[int, Any]]:
-    row = 0
-    while line := stream.readline(LONGEST + 1):
+    row, most = 0, limit("WHATELSE_MAX_LINE")
+    while line := stream.readline(most + 1):
         row += 1
-        if len(line) > LONGEST:
-            raise InputError(f"this line is longer than {LONGEST >> 20} MB", file=file, row=row)
+        check_line(file, len(line))
         if not line.strip():
             continue
         try:
