@@ -125,7 +125,8 @@ def test_nothing_is_converted(opened: Service, web: httpx.Client, odd: dict[str,
 
 
 def test_poison_for_postgresql_reaches_nobody_else(tmp_path: Path) -> None:
-    with postgres.server() as url, service(tmp_path, database=url) as opened, client(opened) as web:
+    patient = {"max_wait": 60.0}  # nobody is refused for a busy machine
+    with postgres.server() as url, service(tmp_path, database=url, **patient) as opened, client(opened) as web:
         keys = opened.worklist.keys
 
         def honest(k: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from bench_department import CONDITIONS, new_bench, visits_file
 from serving import SCRIPT, live, wait_until
@@ -209,6 +209,12 @@ def test_a_phrase_of_ones_own_edited_and_removed(page: Page, opened: Service, ur
 
 
 def test_the_label_queue_one_visit_after_another_with_undo(page: Page, opened: Service, url: str) -> None:
+    def late(route: Route) -> None:  # the work has ended before the page hears that it has begun
+        answer = route.fetch()
+        wait_until(lambda: not httpx.get(f"{url}{API}/state").json()["job"]["running"])
+        route.fulfill(response=answer)
+
+    page.route("**/labels/more", late)
     ready(page, f"{url}/workbench/labels")
     page.locator("#more").click()
     expect(page.locator("#labelling")).to_be_visible()

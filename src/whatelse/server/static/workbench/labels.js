@@ -51,8 +51,7 @@ function drawEmpty(total) {
 async function more() {
   try {
     await post("/api/workbench/labels/more", { count: 100 });
-    $("more").disabled = true;
-    await look();
+    await show();
   } catch (problem) {
     say(problem.message, true);
   }

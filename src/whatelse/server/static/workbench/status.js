@@ -5,7 +5,7 @@ import { $, h } from "../dom.js";
 
 const EVERY = 1000; // milliseconds between two looks while something is under way
 
-// ended(kind): called when work that was seen running has ended without a problem
+// ended(kind): called when work that was started or seen running has ended without a problem
 export function watch(ended = () => {}) {
   for (const link of document.querySelectorAll(".bench-nav a")) {
     if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
@@ -13,14 +13,14 @@ export function watch(ended = () => {}) {
   }
   let last = null;
   let timer = null;
-  async function look() {
+  async function look(begun = false) { // begun: something was started, which may have ended by now
     clearTimeout(timer);
     const state = await get("/api/workbench/state");
     draw(state, look);
     const running = state.job?.running ?? false;
-    if (last?.running && !running && !state.job.problem) ended(state.job.kind, state);
+    if ((begun || last?.running) && !running && !state.job.problem) ended(state.job.kind, state);
     last = state.job;
-    if (running) timer = setTimeout(look, EVERY);
+    if (running) timer = setTimeout(() => look(), EVERY);
     return state;
   }
   return look;
@@ -38,7 +38,7 @@ function draw(state, look) {
   if (state.edited && !job?.running) {
     parts.push(
       h("span", {}, "The conditions have changed since the records were looked through."),
-      h("button", { type: "button", id: "again", onclick: async () => { await post("/api/workbench/hunt", {}); look(); } }, "Look again"),
+      h("button", { type: "button", id: "again", onclick: async () => { await post("/api/workbench/hunt", {}); look(true); } }, "Look again"),
     );
   }
   if (state.candidate && location.pathname !== "/workbench/learn") {
