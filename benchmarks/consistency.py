@@ -15,8 +15,8 @@ import argparse
 import numpy as np
 import scipy.sparse as sp
 
+from whatelse.learning.paper.moments import Counts, moments_model
 from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states
-from whatelse.noisyor.moments import Counts, moments_model
 from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
 

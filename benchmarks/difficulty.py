@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 from whatelse.cohort import build_cohort
-from whatelse.noisyor.heldout import heldout_tag
+from whatelse.noisyor.inference.heldout import heldout_tag
 from whatelse.noisyor.mle import edit_anchors, mle_model
 from whatelse.simulate import Departures, simulate
 

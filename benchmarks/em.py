@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from whatelse.learning.baselines import naive_labels
+from whatelse.learning.em import fit_em
 from whatelse.noisyor import NoisyOr, sample
-from whatelse.noisyor.anchored.em import fit_em
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.rates import Rates
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from scipy.special import logit
 
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
-from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
+from whatelse.lifecycle.label_next import guess_probabilities, label_next
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
 from whatelse.tagger import Tagger
-from whatelse.teaching.label_next import guess_probabilities, label_next
 
 ERRORS = ("log prior", "log sensitivity", "log odds ppv", "log odds fn")
 

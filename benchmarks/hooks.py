@@ -25,15 +25,13 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from tests.server.ehr.cds.test_tokens import ISSUER, Ehr
+from tests.sources.fhir.test_visit import visit_resources
+from tests.support.hooking import VIEW, call
+from tests.support.serving import save_model
 
 from benchmarks.load import free_port
 from whatelse.simulate import simulate
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from hooking import VIEW, call
-from serving import save_model
-from test_cds_callers import ISSUER, Ehr
-from test_fhir import visit_resources
 
 
 def main() -> None:

@@ -23,10 +23,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
-from whatelse.evaluation.trust import trust
-from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
+from whatelse.evaluation.calibration import trust
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
 from whatelse.tagger import Tagger
 
 PENALTIES = (0.03, 0.1, 0.3, 1.0)

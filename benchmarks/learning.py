@@ -41,18 +41,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.em import network, rates
-from whatelse.anchors import AnchorSet, Condition, NoiseRates
+from whatelse.annotators import AnchorSet, Condition, NoiseRates
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort.vocabulary import Vocabulary
-from whatelse.evaluation.trust import trust
+from whatelse.evaluation.calibration import trust
 from whatelse.learning import learners as learning
 from whatelse.learning.learners import Learned, learn
 from whatelse.noisyor import sample
 from whatelse.noisyor.anchored import hidden
 from whatelse.noisyor.anchored import learner as anchored
 from whatelse.noisyor.anchored.learner import fit_anchored
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.simulate import Departures, simulate
 
 SIZES = (10_000, 30_000, 100_000, 273_174, 1_000_000)
@@ -152,7 +152,7 @@ def _nvil(
     cohort: Cohort, test: Cohort, noise: NoiseRates, epochs: int, every: int, seed: int
 ) -> list[tuple[int, float, float]]:
     """(epoch, processor seconds until then without the looks, accuracy) of a course with the paper's settings."""
-    from whatelse.noisyor.nvil.learner import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
+    from whatelse.learning.paper.nvil.learner import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
 
     course: list[tuple[int, float, float]] = []
     start = learn(cohort, noise, "moments").model.noisyor

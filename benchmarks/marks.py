@@ -26,7 +26,7 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.label_curve import labelled
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.evaluation.updates import Move, answers_of, log_loss, moves, update
 from whatelse.tagger import Tagger

@@ -1,7 +1,9 @@
-"""Negation on NegEx's test kit: `python -m benchmarks.negation [--rules FILE] [--errors]`.
+"""Assertion on NegEx's test kit: `python -m benchmarks.negation [--rules FILE] [--errors CLASS]`.
 
-Each line of the kit is a concept, a sentence it stands in and whether it is negated there. The verdict is that of the
-token in which the concept's first word begins; positive class: Negated (`Possible`, where a kit has it, is not).
+Each line of a kit file is a concept, a sentence it stands in, and its negation, temporality and experiencer there. The
+verdict is the assertion of the token in which the concept's first word begins. A token has one assertion, a line of
+the kit has three answers: "no history of stroke" is both negated and historical in the kit, and negated here. So
+`historical` is also counted over the lines that are neither negated nor about another person (`historical alone`).
 Where the concept occurs more than once in its sentence the occurrence in capitals counts, which is how the kit marks
 it, then the first; where its text runs over the end of the sentence, the longest part that is there, from either end.
 """
@@ -12,7 +14,7 @@ import argparse
 import csv
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,9 @@ class Mention(NamedTuple):
     sentence: str
     start: int  # offset of the concept in the sentence
     negated: bool
+    historical: bool
+    hypothetical: bool
+    other: bool
 
 
 class Score(NamedTuple):
@@ -36,12 +41,32 @@ class Score(NamedTuple):
     f1: float
 
 
+CLASSES: dict[str, tuple[Callable[[Mention], bool], str]] = {  # name: (truth, assertion that predicts it)
+    "negated": (lambda m: m.negated, "negated"),
+    "historical": (lambda m: m.historical, "historical"),
+    "historical alone": (lambda m: m.historical and not m.negated and not m.other, "historical"),
+    "hypothetical": (lambda m: m.hypothetical, "hypothetical"),
+    "other": (lambda m: m.other, "other"),
+}
+
+
 def read_kit(path: Path) -> Iterator[Mention]:
-    """The mentions of a kit file, tab-separated: line number, concept, sentence, negation status, …"""
+    """Mentions of a kit file, tab-separated: [line,] concept, sentence, negation, temporality, experiencer."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            line, concept, sentence, status = list(row.values())[:4]
-            yield Mention(line, sentence, _find(concept, sentence), status.strip().lower() == "negated")
+        for count, row in enumerate(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE), start=1):
+            values = [value.strip() for value in row.values()]
+            line = values.pop(0) if len(values) > 5 else str(count)
+            concept, _, negation, temporality, experiencer = values
+            sentence = row.get("sentence") or ""
+            yield Mention(
+                line,
+                sentence,
+                _find(concept, sentence),
+                negation.lower() == "negated",
+                temporality.lower() == "historical",
+                temporality.lower() == "not particular",
+                experiencer.lower() != "patient",
+            )
 
 
 def _find(concept: str, sentence: str) -> int:
@@ -54,9 +79,9 @@ def _find(concept: str, sentence: str) -> int:
     raise ValueError(f"the concept does not occur in its sentence: {concept!r}")
 
 
-def predict(mention: Mention, rules: str) -> bool:
-    """Whether the token at, or first after, the concept's start is negated."""
-    return next((t.negated for t in tokenize(mention.sentence, rules) if t.end > mention.start), False)
+def assertion(mention: Mention, rules: str) -> str:
+    """Assertion of the token at, or first after, the concept's start."""
+    return next((t.assertion for t in tokenize(mention.sentence, rules) if t.end > mention.start), "present")
 
 
 def score(truth: np.ndarray, predicted: np.ndarray) -> Score:
@@ -74,26 +99,33 @@ def interval(truth: np.ndarray, predicted: np.ndarray, rng: np.random.Generator)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kit", type=Path, default=DATA / "negex" / "annotated_sentences_dev.tsv")
-    parser.add_argument("--rules", action="append", help="default, paper or a rules file; may be given again")
-    parser.add_argument("--errors", action="store_true", help="print the sentences that are judged wrongly")
+    folder = DATA / "negex"
+    parser.add_argument(
+        "--kit", type=Path, nargs="+", default=[folder / "annotated_sentences_dev.tsv", folder / "context_dev.tsv"]
+    )
+    parser.add_argument("--rules", default="default", help="default, paper or a rules file")
+    parser.add_argument("--errors", choices=CLASSES, help="print the mentions on odd lines that are judged wrongly")
     args = parser.parse_args()
-    mentions = list(read_kit(args.kit))
-    truth = np.array([m.negated for m in mentions])
-    half = np.array([int(m.line) % 2 == 1 for m in mentions])  # rules were written looking at the odd lines only
-    print(f"{args.kit.name}: {len(mentions)} mentions, {truth.sum()} negated")
-    print("rules      precision  recall  F1     95% interval    odd lines  even lines")
-    for rules in args.rules or ["default", "paper"]:
-        predicted = np.array([predict(m, rules) for m in mentions])
-        p, r, f1 = score(truth, predicted)
-        low, high = interval(truth, predicted, np.random.default_rng(0))
-        odd, even = (score(truth[h], predicted[h]).f1 for h in (half, ~half))
-        print(f"{rules:10} {p:9.3f} {r:7.3f}  {f1:.3f}  {low:.3f} to {high:.3f}  {odd:9.3f} {even:11.3f}")
-        if args.errors:
-            for m, guess in zip(mentions, predicted, strict=True):
-                if guess != m.negated:
-                    kind = "false negation" if guess else "missed negation"
-                    before, after = m.sentence[max(0, m.start - 70) : m.start], m.sentence[m.start :][:70]
+    for path in args.kit:
+        mentions = list(read_kit(path))
+        odd = np.array([int(m.line) % 2 == 1 for m in mentions])  # rules were written looking at the odd lines only
+        found = [assertion(m, args.rules) for m in mentions]
+        print(f"{path.name}: {len(mentions)} mentions, rules {args.rules}")
+        print("class             lines  precision  recall  F1     95% interval    odd lines  even lines")
+        for name, (holds, wanted) in CLASSES.items():
+            truth = np.array([holds(m) for m in mentions])
+            predicted = np.array([code == wanted for code in found])
+            p, r, f1 = score(truth, predicted)
+            low, high = interval(truth, predicted, np.random.default_rng(0))
+            halves = [score(truth[h], predicted[h]).f1 for h in (odd, ~odd)]
+            print(
+                f"{name:16} {truth.sum():6} {p:10.3f} {r:7.3f}  {f1:.3f}  {low:.3f} to {high:.3f}  "
+                f"{halves[0]:9.3f} {halves[1]:11.3f}"
+            )
+            if args.errors == name:
+                for m in [m for k, m in enumerate(mentions) if odd[k] and truth[k] != predicted[k]]:
+                    kind = "missed" if holds(m) else f"falsely {wanted}"
+                    before, after = m.sentence[max(0, m.start - 90) : m.start], m.sentence[m.start :][:90]
                     print(f"  {kind}, line {m.line}: …{before}>>{after}")
 
 

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from whatelse.noisyor.moments import Counts, moments_model
-from whatelse.noisyor.nvil.learner import EpochEnd, NvilSettings, fit_nvil
-from whatelse.noisyor.nvil.training import Training
+from whatelse.learning.paper.moments import Counts, moments_model
+from whatelse.learning.paper.nvil.learner import EpochEnd, NvilSettings, fit_nvil
+from whatelse.learning.paper.nvil.training import Training
 from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
 

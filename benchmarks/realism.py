@@ -8,7 +8,7 @@ FOLDER holds the survey (see scripts/survey_rates.py). The tables are counted an
   given, vital signs, triage level and reasons for visit: the area under its ROC curve on half of the visits, held out;
 - log lifts of pairs of conditions, log((n_ij + 1/2) / (n_i n_j / n + 1/2)), are correlated with the survey's over the
   pairs that at least five of its visits have, and over all pairs; the same between survey years is what chance allows;
-- findings that are impossible or absurd at an age or sex are counted by the rules of simulate/department/absurd.yaml;
+- implausible findings for an age or sex are counted by the rules of simulate/department/plausibility.yaml;
 - anchors' sensitivity and precision are put beside those of reasons and drugs in the survey.
 """
 
@@ -31,12 +31,12 @@ from survey_rates import Record, survey, value_of
 
 from whatelse.cohort import build_cohort
 from whatelse.simulate import simulate
-from whatelse.simulate.absurd import absurdities
 from whatelse.simulate.content import Department, load
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.engine import BLOCK
-from whatelse.simulate.looks import draw_looks
 from whatelse.simulate.patients import draw_patients
+from whatelse.simulate.plausibility import implausibilities
+from whatelse.simulate.presentation import draw_presentation
 from whatelse.simulate.rates import MEASURES, read_table
 
 Floats = NDArray[np.float64]
@@ -73,16 +73,16 @@ def simulated(department: Department, visits: int, seed: int) -> tuple[Floats, F
     for block in range(-(-visits // BLOCK)):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
         patients = draw_patients(department, Departures(), block * BLOCK, BLOCK, rng)
-        looks = draw_looks(department, patients, np.arange(BLOCK), rng)
+        presentation = draw_presentation(department, patients, np.arange(BLOCK), rng)
         size = len(rates.reasons)
         lists = np.zeros((BLOCK, 2 * size + len(rates.drugs)))
-        for k in range(looks.reasons.shape[1]):
-            rows = np.flatnonzero(looks.reasons[:, k] >= 0)
-            lists[rows, looks.reasons[rows, k] + (size if k else 0)] = 1
-        for k in range(looks.drugs.shape[1]):
-            rows = np.flatnonzero(looks.drugs[:, k] >= 0)
-            lists[rows, 2 * size + looks.drugs[rows, k]] = 1
-        measures = looks.measure[:, [MEASURES.index(name) for name in SHOWN]]
+        for k in range(presentation.reasons.shape[1]):
+            rows = np.flatnonzero(presentation.reasons[:, k] >= 0)
+            lists[rows, presentation.reasons[rows, k] + (size if k else 0)] = 1
+        for k in range(presentation.drugs.shape[1]):
+            rows = np.flatnonzero(presentation.drugs[:, k] >= 0)
+            lists[rows, 2 * size + presentation.drugs[rows, k]] = 1
+        measures = presentation.measure[:, [MEASURES.index(name) for name in SHOWN]]
         parts.append(
             (np.column_stack([patients.age, patients.male]), patients.on[:, :m].astype(float), measures, lists)
         )
@@ -183,7 +183,7 @@ def main() -> None:
         most = told_apart(*common(earlier, real, department), 1)
         print(f"  AUC of the other years of the survey itself: {few:.3f}, {most:.3f}")
     anchors(options.seed)
-    found = [a for visit in simulate(20_000, options.seed) for a in absurdities(visit)]
+    found = [a for visit in simulate(20_000, options.seed) for a in implausibilities(visit)]
     print(f"absurd findings in 20,000 visits: {len(found)} {sorted(set(found))[:10]}")
 
 

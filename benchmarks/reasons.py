@@ -17,11 +17,11 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.label_curve import labelled
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
+from whatelse.explanations import Place
 from whatelse.simulate import simulate_causes
 from whatelse.simulate.causes import Cause
-from whatelse.suggestions import Place
 from whatelse.tagger import Tagger
 from whatelse.visits import Known
 

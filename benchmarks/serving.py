@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whatelse.anchors import AnchorSet
+from whatelse.annotators import AnchorSet
 from whatelse.cohort import build_cohort
 from whatelse.learning import learners as learning
 from whatelse.simulate import simulate

@@ -35,8 +35,6 @@ from benchmarks.serving import Connection, Server, Tally, check_store, clinician
 from whatelse.store import Store
 from whatelse.store.backup import verify
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 ALLOWED = {"ConnectionError", "TimeoutError", "503"}
 STOPPING = 300.0  # seconds that the server has to stop: on a busy machine its 10 for open requests are not all
 
@@ -207,7 +205,7 @@ def passed(result: dict[str, Any]) -> bool:
 @contextmanager
 def cluster() -> Iterator[Any]:
     """A PostgreSQL server of one's own; None where it is not installed."""
-    import postgres  # of the tests
+    from tests.support import postgres  # of the tests
 
     if postgres._programs() is None:
         yield None

@@ -92,11 +92,11 @@ def measure(engine: str, files: list[str], folder: Path) -> dict[str, float]:
     """Build, fit and tag in this process: seconds and CPU of each. local[1] has one core for everything, Java too."""
     if engine == "local[1]":
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-    from whatelse.anchors import NoiseRates
+    from whatelse.annotators import NoiseRates
+    from whatelse.batch.stream import tag_file
     from whatelse.cohort import Cohort, build_cohort
     from whatelse.sources import read_visits
     from whatelse.tagger import Tagger
-    from whatelse.tagging.stream import tag_file
 
     out: dict[str, float] = {}
 
@@ -143,9 +143,9 @@ def measure(engine: str, files: list[str], folder: Path) -> dict[str, float]:
 
 def curve(sizes: list[int]) -> None:
     """How good a model so many visits make, with the findings of the largest cohort."""
-    from whatelse.anchors import NoiseRates
+    from whatelse.annotators import NoiseRates
     from whatelse.cohort import build_cohort
-    from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
+    from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
     from whatelse.simulate import simulate
     from whatelse.tagger import Tagger
 

@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from whatelse.anchors import AnchorSet
-from whatelse.anchors.noise import NoiseRates
+from whatelse.annotators import AnchorSet
+from whatelse.annotators.discovery.edit import add_phrase, save_conditions
+from whatelse.annotators.discovery.phrases import Phrase, PhraseTable, from_cohort, from_visits
+from whatelse.annotators.discovery.suggest import Suggestion, by_condition, suggest
+from whatelse.annotators.noise_rates import NoiseRates
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import ConditionError
-from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
 from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
-from whatelse.teaching.hunting.edit import add_phrase, save_conditions
-from whatelse.teaching.hunting.phrases import Phrase, PhraseTable, from_cohort, from_visits
-from whatelse.teaching.hunting.suggest import Suggestion, by_condition, suggest
 
 LOOKED_AT = 10
 

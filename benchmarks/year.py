@@ -31,14 +31,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from whatelse.annotators.decisions import Opinion, combine
+from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.evaluation.reliability import EDGES
 from whatelse.evaluation.updates import log_loss
-from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores, paired_test
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores, paired_test
 from whatelse.simulate import simulate
 from whatelse.tagger import Tagger
-from whatelse.teaching.decisions import Opinion, combine
-from whatelse.teaching.label_set import LabelSet
 
 OPENED, GOES_ON, ERROR, TWICE, MOST = 0.5, 0.8, 0.05, 0.1, 12
 ARMS = ("never refitted", "decisions", "at their word", "all true labels")
@@ -109,7 +109,7 @@ class Judge:
 
 
 def fit(cohort: Cohort, labels: LabelSet) -> Tagger:
-    return Tagger().fit(labels.on(cohort), weights=labels.weight, belief=labels.said)
+    return Tagger().fit(cohort, votes=labels)
 
 
 def year(months: int, learn: int, month: int, test: int, seed: int, word_every: int) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from whatelse.anchors import AnchorSet
+from whatelse.annotators import AnchorSet
 from whatelse.cohort import build_cohort
 from whatelse.learning import learners as learning
 from whatelse.server import Service, Settings, create_app

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import pyspark
 
 from whatelse import spark
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits, write_visits

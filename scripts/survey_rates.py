@@ -6,7 +6,7 @@ FOLDER holds the emergency department files of the National Hospital Ambulatory 
 (ed2016_sas.zip …; public domain, National Center for Health Statistics) and `drug_labels.csv`. Every table is a CSV
 file of counts, unweighted, whose first line says where they come from; `couplings.csv`, `shifts.csv` and
 `residuals.csv` are fitted to such counts. What a cause is: one of the 23 conditions, by the codes of
-`whatelse/anchors/emergency.yaml`, or one of the outside reasons of `simulate/department/outside.yaml`.
+`whatelse/annotators/emergency.yaml`, or one of the outside reasons of `simulate/department/outside.yaml`.
 """
 
 from __future__ import annotations

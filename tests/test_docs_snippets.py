@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving import live, service
-from snippets import ROOT, Block, Shell, blocks
+from tests.support.serving import live, service
+from tests.support.snippets import ROOT, Block, Shell, blocks
 from whatelse.cohort import build_cohort
 from whatelse.simulate import simulate
 from whatelse.sources.write import write_visits
@@ -37,14 +37,14 @@ PAGES = sorted(
 )
 CHECKOUT = "is about the checkout itself, and installs into it"
 HOURS = "takes hours, or the public data sets; what it gave is in the tables beside it"
-LOAD = "takes minutes and both cores; tests/test_soak.py and tests/test_server.py run the same in small"
-SERVERS = "needs a hospital's servers; tests/test_fhir_server.py and tests/test_omop.py have servers of their own"
-CLUSTER = "needs a Spark cluster; tests/test_spark.py runs one on this machine"
+LOAD = "takes minutes and both cores; tests/test_soak.py and tests/server/test_app.py run the same in small"
+SERVERS = "needs a hospital's servers; tests/sources/fhir/test_client.py and tests/sources/test_omop.py start their own"
+CLUSTER = "needs a Spark cluster; tests/spark/test_spark.py runs one on this machine"
 CANNOT = {
     ("README.md", "make demo"): CHECKOUT,
     ("CONTRIBUTING.md", "make test"): CHECKOUT,
     ("SECURITY.md", "python scripts/lock.py"): "needs a package index; tests/test_supply.py runs what does not",
-    ("docs/integration.md", "whatelse build fhir https://"): SERVERS,
+    ("docs/integration.md", "whatelse build --source fhir https://"): SERVERS,
     ("docs/integration.md", "whatelse serve --config serve.yaml --check"): SERVERS,
     ("docs/results.md", "python -m benchmarks.label_curve"): HOURS,
     ("docs/results.md", "D=../shared"): HOURS,
@@ -60,7 +60,7 @@ NEEDS = {
     "docs/howto/integrator.md": ("department.model", "visits.jsonl"),
     "docs/inference.md": ("model",),
     "docs/integration.md": ("export", "cdm", "hospital.duckdb"),
-    "docs/model-file.md": ("model.safetensors", "cohort"),
+    "docs/model-file.md": ("model.safetensors",),
     "docs/noise-rates.md": ("cohort",),
     "docs/records.md": ("visits.csv",),
     "docs/scale.md": ("model", "visits.csv"),
@@ -85,8 +85,8 @@ def cannot(block: Block) -> bool:
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that pages take for granted, made once."""
-    from test_fhir import visit_resources
-    from test_omop import write_csv, write_duckdb
+    from tests.sources.fhir.test_visit import visit_resources
+    from tests.sources.test_omop import write_csv, write_duckdb
 
     here = tmp_path_factory.mktemp("shelf")
     visits = small_hospital()
@@ -125,8 +125,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_hospital() -> list[Visit]:
     """A few visits of every condition."""
     kept, times = list[Visit](), Counter[str]()
-    for visit in simulate(2000, 5, min_conditions=1):
-        if any(times[name] < 25 for name in visit.truth or ()):
+    for visit in simulate(6000, 5, min_conditions=1):
+        if any(times[name] < 60 for name in visit.truth or ()):
             kept.append(visit)
             times.update(visit.truth or ())
     return kept
@@ -170,7 +170,7 @@ def read_charts(folder: Path) -> None:
 
 AFTER = {
     ("docs/noise-rates.md", "whatelse anchors label-next"): read_charts,
-    ("docs/teaching.md", "whatelse build table"): read_charts,
+    ("docs/teaching.md", "whatelse build"): read_charts,
 }
 ENDS = {("docs/teaching.md", "# nightly"): (0, 1)}  # 1: the old model goes on serving, as the page says
 

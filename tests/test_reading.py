@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from small_department import cohort, visits
+from tests.support.small_department import cohort, visits
 from whatelse import Known
 from whatelse.cohort import Cohort, Vocabulary, build_cohort
 from whatelse.errors import CohortError, QueryError
@@ -84,7 +84,7 @@ def test_a_cohort_of_other_findings_is_refused(tagger: Tagger) -> None:
     width = min(len(other.vocabulary.names), len(tagger.vocabulary_.names))
     assert width > 100
     for question in (tagger.predict_proba, tagger.predict):
-        with pytest.raises(CohortError, match=r"columns mean other findings.*build --like"):
+        with pytest.raises(CohortError, match=r"columns mean other findings.*build --vocabulary-from"):
             question(other)
 
 
@@ -114,7 +114,7 @@ def test_what_did_not_converge_warns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_anchor_that_says_nothing_is_refused_by_name() -> None:
-    from whatelse.anchors import NoiseRates
+    from whatelse.annotators import NoiseRates
     from whatelse.errors import ModelError
 
     m = len(cohort().conditions)

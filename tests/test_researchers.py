@@ -15,11 +15,11 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
-from small_department import cohort, visits
+from tests.support.small_department import cohort, visits
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import CohortError, NotFittedError, QueryError
 from whatelse.evaluation.measures import measure
-from whatelse.suggestions import Because, Reason, Suggestions, Tag
+from whatelse.explanations import Explanation, Reason, Suggestions, Tag
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
@@ -225,7 +225,7 @@ def test_answers_print_and_show_as_tables() -> None:
 
 def test_nothing_in_a_record_becomes_html() -> None:
     bad = "<script>alert('x')</script>"
-    because = Because(bad, 1.0, 0.5, (Reason(bad, 0.5, True, ()),), {bad: 0.1}, {bad: 0.1}, 0.0, 0.0, {bad: 0.2})
+    because = Explanation(bad, 1.0, 0.5, (Reason(bad, 0.5, True, ()),), {bad: 0.1}, {bad: 0.1}, 0.0, 0.0, {bad: 0.2})
     found = Suggestions((Tag(bad, 0.5, 0.0, 0.1),), True, 1e-3, "", bad)
     for html in (because._repr_html_(), found._repr_html_()):
         assert "<script" not in html and "&lt;script&gt;" in html

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.base
+import sklearn.exceptions
 from sklearn.base import clone
 
-from small_department import cohort, visits
-from whatelse.anchors import NoiseRates
+from tests.support.small_department import cohort, visits
+from whatelse.annotators import NoiseRates
+from whatelse.annotators.votes import Votes
 from whatelse.cohort import Cohort
-from whatelse.errors import ModelError, NotFittedError, QueryError
+from whatelse.errors import CohortError, ModelError, NotFittedError, QueryError
 from whatelse.learning import learners as learning
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
@@ -39,9 +42,11 @@ def visit() -> Visit:
     return next(v for v in visits("test") if len(v.truth or ()) >= 2)
 
 
-AGAIN = (
-    "from small_department import cohort; from whatelse.tagger import Tagger; print(Tagger().fit(cohort()).save({!r}))"
-)
+AGAIN = """
+from tests.support.small_department import cohort
+from whatelse.tagger import Tagger
+print(Tagger().fit(cohort()).save({!r}))
+"""
 
 
 def test_another_process_at_another_time_learns_the_same_bytes(default: Tagger, tmp_path: Path) -> None:
@@ -52,7 +57,7 @@ def test_another_process_at_another_time_learns_the_same_bytes(default: Tagger, 
         "TZ": "Asia/Tokyo",
         "SOURCE_DATE_EPOCH": "1700000000",
     }
-    environment = {**os.environ, **changed, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = {**os.environ, **changed, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     subprocess.run([sys.executable, "-c", AGAIN.format(str(tmp_path / "b"))], env=environment, check=True, timeout=600)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
@@ -62,6 +67,7 @@ def test_parameters_and_clone() -> None:
     assert tagger.get_params() == {
         "learner": "moments",
         "settings": {"shrink": 0.5},
+        "settings__shrink": 0.5,
         "tolerance": 1e-2,
         "seed": 4,
     }
@@ -110,6 +116,21 @@ def test_unfitted(visit: Visit) -> None:
     for ask in (lambda t: t.suggest(visit), lambda t: t.predict_proba(cohort()), lambda t: t.save("nowhere")):
         with pytest.raises(NotFittedError, match="call fit"):
             ask(Tagger())
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        Tagger().predict_proba(cohort())
+
+
+def test_settings_of_the_learner_are_parameters() -> None:
+    tagger = Tagger("moments", settings={"shrink": 0.5}).set_params(settings__shrink=0.2, seed=3)
+    assert tagger.settings == {"shrink": 0.2} and tagger.get_params()["settings__shrink"] == 0.2 and tagger.seed == 3
+    assert sklearn.base.clone(tagger).settings == {"shrink": 0.2}
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        tagger.set_params(shrink=0.1)
+
+
+def test_fit_of_what_is_no_cohort_says_how_to_make_one() -> None:
+    with pytest.raises(CohortError, match="not from list: make one with build_cohort"):
+        Tagger().fit([])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("which", ["tagger", "default"])
@@ -244,3 +265,38 @@ def test_heldout_tag_is_a_scorer(tagger: Tagger) -> None:
     confirmed[np.arange(len(test)), test.Y.argmax(1)] = False
     scores = tagger.heldout_tag(test.X, confirmed)
     assert np.allclose(scores.sum(1), 1) and not scores[confirmed].any()
+
+
+def test_votes_are_used_instead_of_the_labels_of_the_cohort() -> None:
+    train = cohort()
+    bare = Cohort(train.X, train.vocabulary, train.ids)
+    own, as_votes = Tagger("naive").fit(train), Tagger("naive").fit(bare, votes=[Votes.of_cohort(train)])
+    assert np.array_equal(own.rates_.sensitivity, as_votes.rates_.sensitivity) and not as_votes.assumed_
+    assert np.array_equal(own.model_.noisyor.fail, as_votes.model_.noisyor.fail)
+    weighted = replace(Votes.of_cohort(train), weight=np.linspace(1, 3, len(train)))
+    by_votes = Tagger("naive").fit(bare, votes=[weighted])
+    by_weight = Tagger("naive").fit(train, sample_weight=np.linspace(1, 3, len(train)))
+    assert np.array_equal(by_votes.rates_.prior, by_weight.rates_.prior)
+    assert not np.array_equal(by_votes.rates_.prior, own.rates_.prior)
+
+
+def test_rates_beside_votes_or_weights_are_refused_and_not_ignored() -> None:
+    train = cohort()
+    rates, votes, weight = NoiseRates.assumed(train.A, train.conditions), [Votes.of_cohort(train)], np.ones(len(train))
+    for given in ({"votes": votes}, {"sample_weight": weight}):
+        with pytest.raises(CohortError, match="rates are for learning from anchors alone: leave out votes"):
+            Tagger("naive").fit(train, rates=rates, **given)  # type: ignore[arg-type]
+    with pytest.raises(CohortError, match="votes have weights of their own"):
+        Tagger("naive").fit(train, votes=votes, sample_weight=weight)
+
+
+def test_old_names_of_weights_and_votes_warn_once_and_work() -> None:
+    train = cohort()
+    weight = np.linspace(1, 3, len(train))
+    with pytest.warns(FutureWarning, match=r"fit\(weights=...\) is now fit\(sample_weight=...\)"):
+        old = Tagger("naive").fit(train, weights=weight)
+    assert np.array_equal(old.rates_.prior, Tagger("naive").fit(train, sample_weight=weight).rates_.prior)
+    assert train.Y is not None
+    with pytest.warns(FutureWarning, match=r"fit\(belief=...\) is now fit\(votes="):
+        old = Tagger("naive").fit(train, belief=np.where(train.Y, 0.95, 0.02))
+    assert np.array_equal(old.rates_.sensitivity, Tagger("naive").fit(train).rates_.sensitivity)

@@ -12,7 +12,7 @@ WhatelseError
 ├── NotFittedError     a Tagger was used before fit or load
 ├── StoreError         the decisions' database cannot be opened or written (`store/`)
 ├── Conflict, Reused   somebody else decided first; a decision that cannot be taken as it was sent (`store/`)
-├── LaunchError        a SMART launch that cannot go on (`server/smart/`)
+├── LaunchError        a SMART launch that cannot go on (`server/ehr/smart/`)
 └── SettingsError      the service is configured in a way it must not run with (`server/`)
 
 Messages say what was found, what is needed and what to do next. They may name files, rows, columns,
@@ -20,6 +20,8 @@ conditions and findings; they never quote the content of a record.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 
 class WhatelseError(Exception):
@@ -61,5 +63,18 @@ class QueryError(WhatelseError, ValueError):
     """A question that the model cannot be asked."""
 
 
-class NotFittedError(WhatelseError, ValueError, AttributeError):
-    """An estimator used before it has learned anything."""
+if TYPE_CHECKING:
+
+    class NotFittedError(WhatelseError, ValueError, AttributeError):
+        """An estimator used before fit or load; also a `sklearn.exceptions.NotFittedError`."""
+
+
+def __getattr__(name: str) -> Any:
+    """NotFittedError, made when it is first asked for: scikit-learn takes long to load."""
+    if name != "NotFittedError":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sklearn.exceptions import NotFittedError as Base
+
+    text = "An estimator used before fit or load; also a `sklearn.exceptions.NotFittedError`."
+    made = type(name, (WhatelseError, Base), {"__module__": __name__, "__doc__": text})
+    return globals().setdefault(name, made)

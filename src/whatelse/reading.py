@@ -11,25 +11,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.information import expected_information
-from whatelse.noisyor.params import Bools, Floats
-from whatelse.noisyor.posterior import Posterior, posterior
-from whatelse.noisyor.why import why
-from whatelse.suggestions import Because, Place, Question, Reason, Suggestions, Tag
+from whatelse.explanations import Explanation, Place, Question, Reason, Suggestions, Tag
+from whatelse.noisyor.attribution import why
+from whatelse.noisyor.inference.information import expected_information
+from whatelse.noisyor.inference.posterior import Posterior, posterior
+from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Code, Known, Visit
 
 if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
-Ints = NDArray[np.int64]
 CANDIDATES = 24  # questions weighed exactly, out of those that look most telling
 SMALL = 1e-3  # log odds not worth a line
 ASKING_TOLERANCE = 1e-3  # of the posteriors by which questions are ranked
 SAID_AGAINST = 0.25  # log odds that explicit denials must bring to count as evidence against a tag
 NOTHING = Known()
+TELLING = 1e-4  # bits: a question expected to tell less is not asked
+STATED_KINDS = ("symptom", "cause", "social")  # a record that mentions such a condition says that it is there
 
 
 class Reading:
@@ -58,17 +58,23 @@ class Reading:
         """Rank the conditions neither confirmed nor rejected."""
         tagger, found = self.tagger, self._posterior(known)
         bound = float(found.error_bound)
-        tags = [
-            Tag(condition, float(probability), bound, float(baseline))
-            for condition, probability, baseline in zip(
-                tagger.conditions_, found.marginals, tagger.rates_.prior, strict=True
-            )
-            if not known.about(condition)
-        ]
-        ranked = tuple(sorted(tags, key=lambda tag: -tag.probability))
+        profiles, stated = tagger.profiles_, set(self._stated().tolist())
+        tags = []
+        for i, (condition, probability, baseline) in enumerate(
+            zip(tagger.conditions_, found.marginals, tagger.rates_.prior, strict=True)
+        ):
+            if known.about(condition):
+                continue
+            profile = profiles.get(condition)
+            if profile is None:
+                tags.append(Tag(condition, float(probability), bound, float(baseline)))
+                continue
+            said = (profile.title, profile.danger, i in stated)
+            tags.append(Tag(condition, float(probability), bound, float(baseline), *said))
+        ranked = tuple(sorted(tags, key=(lambda tag: -tag.score) if profiles else (lambda tag: -tag.probability)))
         return Suggestions(ranked, bool(found.certified), bound, tagger.digest_, tagger.caveat_)
 
-    def why(self, known: Known, condition: str, most: int = 12) -> Because:
+    def why(self, known: Known, condition: str, most: int = 12) -> Explanation:
         """What speaks for and against one tag in log odds: at most `most` findings of the record, with their places,
         and what the record does not have, summed up by its parts."""
         tagger = self.tagger
@@ -95,7 +101,7 @@ class Reading:
         moved = {tagger.conditions_[k]: float(lines.confirmed[k]) for k in yes.tolist()}
         listed = lines.prior + sum(r.log_odds for r in reasons) + sum(absent.values()) + sum(others.values())
         rest = lines.log_odds - listed - lines.evidence
-        return Because(condition, lines.log_odds, lines.prior, reasons, absent, others, lines.evidence, rest, moved)
+        return Explanation(condition, lines.log_odds, lines.prior, reasons, absent, others, lines.evidence, rest, moved)
 
     def ask(self, known: Known = NOTHING, about: str | None = None, most: int = 5) -> tuple[Question, ...]:
         """The findings not in the record whose answer is expected to tell most, about all open tags or about one.
@@ -108,6 +114,7 @@ class Reading:
         answered = tagger.finding_indices([*known.present, *known.absent])
         here, _ = self._with_answers(known)
         candidates = np.setdiff1d(tagger.vocabulary_.askable, np.concatenate([here, answered]))
+        candidates = candidates[tagger.model_.noisyor.weight[candidates] > 0]
         if not candidates.size:
             return ()
         chance, rough = self._rough_information(now, candidates)
@@ -117,14 +124,18 @@ class Reading:
         after = self._if_answered(known, names)
         # among visits whose notes say yes or no, where notes say no
         denied = np.array([tagger.vocabulary_.index.get(f"neg:{name}", -1) for name in names])
+        denied[tagger.model_.noisyor.weight[denied] == 0] = -1  # denials that only the evidence reads
         said_no = np.where(denied >= 0, self._chance(now.explanations, now.probabilities, denied), 1 - chance)
         shares = np.stack([chance, said_no]) / (chance + said_no)
         mixed = (shares[:, :, None] * after).sum(0)
         gain = shares[:, :, None] * _divergence(after, mixed)
+        gain[:, :, self._stated()] = 0.0  # nobody need ask about what the record says
         watched = gain if about is None else gain[:, :, tagger.condition_indices([about])]
         information = watched.sum((0, 2))
         questions = []
         for k in np.argsort(-information)[:most].tolist():
+            if information[k] < TELLING:
+                break
             i = int(np.argmax(gain[:, k].sum(0))) if about is None else tagger.conditions_.index(about)
             questions.append(
                 Question(
@@ -133,6 +144,14 @@ class Reading:
                 )
             )  # fmt: skip
         return tuple(questions)
+
+    def _stated(self) -> Ints:
+        """Conditions that the record itself says are there: symptoms, causes and social facts that it mentions."""
+        tagger = self.tagger
+        first = len(tagger.vocabulary_.names) - len(tagger.conditions_)
+        named = self.present[self.present >= first] - first
+        kinds = [tagger.profiles_.get(tagger.conditions_[i]) for i in named.tolist()]
+        return named[[profile is not None and profile.kind in STATED_KINDS for profile in kinds]]
 
     def denials(self, known: Known = NOTHING) -> dict[str, list[str]]:
         """Condition -> findings that the record or an answer denies, strongest first, if they count against it.
@@ -217,6 +236,7 @@ class Reading:
         model = self.tagger.model_
         chance, rough = expected_information(model.noisyor, now.explanations, now.probabilities, candidates)
         spread = now.marginals * (1 - now.marginals)
+        spread[self._stated()] = 0.0
         return chance, rough + 0.5 * chance * (1 - chance) * (spread @ model.evidence.weight[:, candidates] ** 2)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,26 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
+from whatelse.annotators.label_set import LabelSet
+from whatelse.annotators.votes import Votes, votes_of_belief
 from whatelse.cohort import Cohort, Vocabulary
+from whatelse.cohort.frames import Columns, FindingRows, framed, rows_of
 from whatelse.errors import CohortError, ModelFileError, NotFittedError, QueryError
-from whatelse.frames import Columns, Rows, framed, rows_of
+from whatelse.explanations import UNCALIBRATED, Explanation, Question, Suggestions
 from whatelse.learning.learners import DEFAULT, Progress, learn
 from whatelse.learning.rates import ASSUMED, GIVEN, rates_of
-from whatelse.model import file as modelfile
-from whatelse.model.file import ModelFile
-from whatelse.noisyor.heldout import heldout_tag
+from whatelse.learning.shipped import NAMES as SHIPPED_MODELS
+from whatelse.learning.shipped import Profile, load_shipped
+from whatelse.model_file import file as modelfile
+from whatelse.model_file.file import ModelFile
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
+from whatelse.noisyor.inference.heldout import heldout_tag
+from whatelse.noisyor.inference.posterior import TOLERANCE, posterior
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import Bools, Floats
-from whatelse.noisyor.posterior import TOLERANCE, posterior
-from whatelse.noisyor.recovery import heldout_tag_draws, heldout_tag_scores
 from whatelse.reading import Reading
-from whatelse.suggestions import UNCALIBRATED, Because, Question, Suggestions
+from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Known, Visit
-
-Ints = NDArray[np.int64]
 
 
 class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,29 +69,52 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cohort: Cohort,
         y: ArrayLike | None = None,
         *,
+        votes: LabelSet | Sequence[Votes] | None = None,
+        sample_weight: ArrayLike | None = None,
         rates: NoiseRates | None = None,
+        progress: Progress | None = None,
         weights: ArrayLike | None = None,
         belief: ArrayLike | None = None,
-        progress: Progress | None = None,
     ) -> Tagger:
-        """Learn from a cohort's anchors and, unless `rates` are given, from its labels as well.
+        """Learn from a cohort's anchors and from labels or votes, unless `rates` are given.
 
-        Without `rates` the noise rates come from the labels that there are; with none at all typical rates are assumed
-        (`NoiseRates.assumed`), and `assumed_` says so. With `rates` the default learner looks at no label.
+        Without `rates` the noise rates of anchors come from the labels that there are. Without any label typical rates
+        are assumed (`NoiseRates.assumed`), and `assumed_` says so. With `rates` the default learner uses no label.
 
-        y        nothing, or the cohort's own labels again, as scikit-learn hands them to its scorers
-        weights  (N,) or (N, m) how many visits each label stands for; None: labelled visits were chosen at random
-        belief   (N, m) the chance that each label is true by what was said alone, where people may have erred, as if it
-                 were as likely as not before; None: labels are true
+        y              nothing, or the cohort's own labels again, as scikit-learn hands them to its scorers
+        votes          votes of annotators, used instead of the cohort's own labels (`read_votes`, `Decisions.labels`)
+        sample_weight  (N,) or (N, m) visits that each of the cohort's own labels stands for; None: labelled visits were
+                       chosen at random
+        rates          noise rates of the anchors, to learn from anchors alone
+        weights        old name of `sample_weight`
+        belief         (N, m) old form of `votes`: likelihood of each label as a probability under a 50/50 prior
 
-        A learner that stopped before it converged warns (ConvergenceWarning); `converged_` says so too.
+        A learner that stopped before it converged warns (ConvergenceWarning), and `converged_` is False.
         """
         _check_labels(cohort, y)
+        if weights is not None:
+            warnings.warn("fit(weights=...) is now fit(sample_weight=...)", FutureWarning, stacklevel=2)
+            sample_weight = weights
+        if belief is not None:
+            warnings.warn("fit(belief=...) is now fit(votes=[...])", FutureWarning, stacklevel=2)
+            votes, sample_weight = _labels_of_belief(cohort, belief, sample_weight), None
+        if votes is not None and sample_weight is not None:
+            raise CohortError("votes have weights of their own: give sample_weight as the weight of the votes")
+        if rates is not None and (votes is not None or sample_weight is not None):
+            raise CohortError(
+                "rates are for learning from anchors alone: leave out votes and sample_weight, or leave out rates and "
+                "let the labels tell the noise rates"
+            )
+        soft = None
+        if votes is not None:
+            labels = votes if isinstance(votes, LabelSet) else LabelSet.of_votes(votes, cohort)
+            cohort, sample_weight = labels.on(cohort), labels.sample_weight()
+            soft = None if labels.certain else labels.likelihood()
         settings = dict(self.settings or {})
         if rates is None:
-            rates, source = rates_of(cohort, weights, strict=self.learner == DEFAULT)
+            rates, source = rates_of(cohort, sample_weight, strict=self.learner == DEFAULT)
             if self.learner == DEFAULT:
-                settings = {"labels": True, "weights": weights, "belief": belief} | settings
+                settings = {"labels": True, "weights": sample_weight, "belief": soft} | settings
         else:
             source = GIVEN
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
@@ -120,7 +145,8 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X                    visits, a cohort, a data frame of records or of findings, or a matrix (V, n) of 0 and 1
         confirmed, rejected  what is known already: masks (V, m), or names of conditions, which hold for all visits
 
-        A record's fields that are None are unobserved; in a cohort or a matrix what is not present is absent.
+        Findings of fields that a record lacks are unobserved, in a cohort too; in a matrix what is not present is
+        absent.
         """
         return self._probabilities(self._rows(X), confirmed, rejected)
 
@@ -193,7 +219,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         present: Iterable[str] = (),
         absent: Iterable[str] = (),
         most: int = 12,
-    ) -> Because:
+    ) -> Explanation:
         """The findings for and against one tag in log odds, at most `most` of them, with their places in the record."""
         return self.read(visit).why(_known(confirmed, rejected, present, absent), condition, most)
 
@@ -250,7 +276,12 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tagger:
-        """Open a model file; ModelFileError says what is wrong with one that cannot be used."""
+        """Open a model file, or the shipped model by its name: `emergency`, `emergency-23`.
+
+        ModelFileError says what is wrong with a file that cannot be used.
+        """
+        if str(path) in SHIPPED_MODELS and not os.path.exists(path):
+            return cls._shipped(str(path))
         file = modelfile.load(path)
         try:
             vocabulary = Vocabulary.from_json(file.vocabulary)
@@ -273,6 +304,23 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tagger.converged_ = bool(learned.get("converged", True))
         tagger.notes_ = learned.get("notes", {})
         tagger.digest_ = file.digest
+        return tagger
+
+    @classmethod
+    def _shipped(cls, name: str) -> Tagger:
+        shipped = load_shipped(name)
+        tagger = cls("knowledge")
+        tagger.model_, tagger.vocabulary_ = shipped.model, shipped.vocabulary
+        tagger.conditions_ = shipped.vocabulary.conditions
+        tagger.rates_ = NoiseRates.from_given(
+            tagger.conditions_,
+            prior=shipped.prior,
+            sensitivity=shipped.sensitivity,
+            false_positive=shipped.false_positive,
+        )
+        tagger.history_, tagger.converged_, tagger.digest_ = (), True, shipped.digest
+        tagger.notes_ = {"noise_rates": GIVEN, "knowledge": name}
+        tagger._profiles, tagger._titles = shipped.profiles, shipped.titles
         return tagger
 
     # ---- from names to arrays
@@ -324,15 +372,48 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What must be said with every answer, or nothing."""
         return UNCALIBRATED if self.assumed_ else ""
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters; deep: also each setting of the learner, as `settings__NAME`."""
+        own: dict[str, Any] = super().get_params(deep)
+        return own | ({f"settings__{name}": value for name, value in (self.settings or {}).items()} if deep else {})
+
+    def set_params(self, **params: Any) -> Tagger:
+        """Set parameters, and settings of the learner as `settings__NAME`, as a grid search does."""
+        prefix = "settings__"
+        inner = {name.removeprefix(prefix): params.pop(name) for name in list(params) if name.startswith(prefix)}
+        super().set_params(**params)
+        if inner:
+            self.settings = (self.settings or {}) | inner
+        return self
+
+    @property
+    def titles_(self) -> Mapping[str, str]:
+        """Finding -> what a person reads, of models made from the knowledge base; empty for others."""
+        titles: Mapping[str, str] = self.__dict__.get("_titles", {})
+        return titles
+
+    def title(self, name: str) -> str:
+        """What a person reads for a condition or a finding."""
+        profile = self.profiles_.get(name)
+        return profile.title if profile else self.titles_.get(name, name.replace("_", " "))
+
+    @property
+    def profiles_(self) -> Mapping[str, Profile]:
+        """Condition -> title, kind and danger, of conditions that the knowledge base knows; empty for others."""
+        profiles: Mapping[str, Profile] = self.__dict__.get("_profiles", {})
+        return profiles
+
     def _fitted(self) -> None:
         if not hasattr(self, "model_"):
             raise NotFittedError("this Tagger has learned nothing yet: call fit, or Tagger.load")
 
-    def _rows(self, X: Any) -> Rows:
+    def _rows(self, X: Any) -> FindingRows:
         self._fitted()
         return rows_of(X, self.vocabulary_)
 
-    def _probabilities(self, rows: Rows, confirmed: ArrayLike | str | None, rejected: ArrayLike | str | None) -> Floats:
+    def _probabilities(
+        self, rows: FindingRows, confirmed: ArrayLike | str | None, rejected: ArrayLike | str | None
+    ) -> Floats:
         return posterior(
             self.model_, rows.present, rows.unobserved, self._mask(confirmed), self._mask(rejected),
             tolerance=self.tolerance, top=0,
@@ -357,8 +438,20 @@ def _data(cohort: Cohort) -> dict[str, Any]:
     return {"visits": len(cohort), "labelled": cohort.tally().some}
 
 
+def _labels_of_belief(cohort: Cohort, belief: ArrayLike, weight: ArrayLike | None) -> LabelSet:
+    """The cohort's own labels with votes that say what `belief` says."""
+    own, votes = Votes.of_cohort(cohort), votes_of_belief(belief, cohort.known, weight)
+    counted = np.max([np.where(each.known, each.weight, 0.0) for each in votes], 0, initial=0.0)
+    return LabelSet(own.value.astype(float), own.known, np.broadcast_to(counted, own.known.shape), votes)
+
+
 def _check_labels(cohort: Cohort, y: ArrayLike | None) -> None:
-    """CohortError for labels given beside a cohort that has others, or none: nobody would know which were meant."""
+    """CohortError if `cohort` is no cohort, or `y` is not the cohort's own labels."""
+    if not isinstance(getattr(cohort, "vocabulary", None), Vocabulary):  # a SparkCohort is a cohort too
+        raise CohortError(
+            f"a Tagger learns from a cohort, not from {type(cohort).__name__}: make one with "
+            "build_cohort(visits_or_data_frame, 'conditions.yaml')"
+        )
     if y is None:
         return
     if cohort.Y is None or not np.array_equal(np.asarray(y, bool), cohort.Y):

@@ -1,7 +1,7 @@
-"""The command line. Each module here adds its commands in `register(app)`.
+"""The command line. Each module here has one command or registers a few.
 
-What fails on purpose, or because of a file, prints one line on stderr and exits with 2; what is stopped (Ctrl-C) says
-what was kept and exits with 130.
+An expected error prints one line on stderr and exits with 2. A command stopped by Ctrl-C says what was kept and exits
+with 130. Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,29 @@ import errno
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from whatelse import __version__
-from whatelse.cli import demo, ehr, export, learn, records, serve, sign, teach
+from whatelse.cli import (
+    anchors,
+    cards,
+    decisions,
+    demo,
+    evaluate,
+    fit,
+    knowledge,
+    lifecycle,
+    records,
+    serve,
+    show,
+    sign,
+    tag,
+)
+from whatelse.cli.aliases import AliasGroup
 from whatelse.errors import WhatelseError
 
 
-class _Commands(TyperGroup):
-    """Says what went wrong in one line, without a traceback, when it went wrong on purpose."""
+class _Commands(AliasGroup):
+    """The commands; expected errors are printed in one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -30,7 +44,7 @@ class _Commands(TyperGroup):
             typer.echo(f"whatelse: {str(stopped) or 'stopped before the end; run the same command again'}", err=True)
             raise typer.Exit(130) from None
         except OSError as error:
-            if error.errno == errno.EPIPE:  # somebody stopped reading, as `| head` does: not an error
+            if error.errno == errno.EPIPE:  # the reader closed the pipe, as `| head` does
                 raise
             typer.echo(f"whatelse: {error}", err=True)
             raise typer.Exit(2) from None
@@ -59,9 +73,14 @@ def main(
 
 
 records.register(app)
-learn.register(app)
-export.register(app)
-demo.register(app)
-teach.register(app, serve.register(app))
-sign.register(app)
-ehr.register(app)
+app.command()(show.show)
+app.command()(fit.fit)
+evaluate.register(app)
+app.command()(tag.tag)
+app.command()(demo.demo)
+serve.register(app).command("show")(decisions.show)
+lifecycle.register(app)
+app.command()(sign.sign)
+anchors.register(app)
+cards.register(app)
+knowledge.register(app)

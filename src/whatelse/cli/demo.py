@@ -1,4 +1,4 @@
-"""`demo`: from nothing to answered questions in a few minutes, on visits that never happened."""
+"""`demo`: simulate, build, learn, compare and ask, in a few minutes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from whatelse.cli.answers import answer, print_answer, print_results
-from whatelse.cli.bar import progress_bar, track
+from whatelse.cli.model_tables import answer, print_answer, print_results
+from whatelse.cli.progress import progress_bar, track
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
 SEED = 1
-LABELLED = 1_000  # visits that a department would have looked through
-
-
-def register(app: typer.Typer) -> None:
-    """Add `demo`."""
-    app.command()(demo)
+LABELLED = 1_000  # visits with labels
 
 
 def demo(
@@ -40,7 +35,9 @@ def demo(
 ) -> None:
     """Simulate a department, learn from its anchors and few labels, compare with the paper's baselines, ask: what else?
 
-    What an earlier run has finished is used again.
+    Steps that an earlier run has finished are not repeated.
+
+    Example: whatelse demo --visits 5000 --no-serve
     """
     began = time.perf_counter()
     run = _Run(out, visits)

@@ -1,8 +1,7 @@
-"""From records to cohorts: `simulate`, `inspect`, `build`, `split`, `anchors check`."""
+"""From records to cohorts: `simulate`, `inspect`, `build`, `split`."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from dataclasses import fields, replace
@@ -11,37 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli import bench, hunting
-from whatelse.cli.bar import track
-from whatelse.cli.engine import ENGINE, MASTER, Engine, build_on_spark
-from whatelse.cli.labels import label_next
-from whatelse.cli.printing import (
-    print_checks,
-    print_look,
-    print_note,
-    print_summary,
-    print_uses,
-)
-from whatelse.cli.show import show
-from whatelse.cli.source_options import (
-    DELIMITER,
-    ENCODING,
-    KINDS,
-    LABEL_TABLES,
+from whatelse.cli.options import (
+    COHORT,
+    ENGINE,
     MAP,
+    MASTER,
     ON_ERROR,
     OPTION,
+    SEED,
     SOURCE,
+    Engine,
     OnError,
+    pairs,
     read,
 )
+from whatelse.cli.progress import track
+from whatelse.cli.spark import build_on_spark
+from whatelse.cli.tables import print_inspection, print_note, print_summary
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
     from whatelse.simulate import Departures
-    from whatelse.teaching.anchor_uses import AnchorUse
 
 # Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
 
@@ -51,14 +42,7 @@ def register(app: typer.Typer) -> None:
     app.command()(simulate)
     app.command("inspect")(inspect_table)
     app.command()(build)
-    app.command()(split)
-    app.command()(show)
-    anchors = typer.Typer(no_args_is_help=True, help="Look at anchors, and find further ones.")
-    anchors.command("check")(check)
-    anchors.command("label-next")(label_next)
-    hunting.register(anchors)
-    bench.register(anchors)
-    app.add_typer(anchors, name="anchors")
+    app.command(hidden=True)(split)
 
 
 def simulate(
@@ -78,7 +62,10 @@ def simulate(
         None, "--causes", help="Also write, as JSON lines, which condition put every word and code there."
     ),
 ) -> None:
-    """Write visits of an emergency department that never existed, with their true conditions."""
+    """Write visits of a simulated emergency department, with their true conditions.
+
+    Example: whatelse simulate --visits 20000 --seed 1 --out visits.jsonl.gz
+    """
     from whatelse.simulate import simulate as simulated
     from whatelse.simulate import simulate_causes, write_causes
     from whatelse.sources.write import write_visits
@@ -98,114 +85,132 @@ def simulate(
 def inspect_table(
     file: Path = typer.Argument(..., help="A table: CSV, TSV, JSON Lines or Parquet."),
     out: Path | None = typer.Option(None, "--out", help="YAML file to write the column map to; never overwritten."),
-    delimiter: str | None = DELIMITER,
-    encoding: str | None = ENCODING,
+    option: list[str] | None = OPTION,
 ) -> None:
-    """Look at a table and write a first column map: what each column seems to be, and what will be ignored."""
-    from whatelse.files import write_whole
-    from whatelse.sources.inspection import look_at
+    """Look at a table and write a first column map: what each column seems to be, and what will be ignored.
+
+    Example: whatelse inspect visits.csv --out map.yaml
+    """
+    from whatelse.io.files import write_whole
+    from whatelse.sources.inspection import inspect_file
 
     if out is not None and out.exists():
         raise InputError("exists, and may have been edited: choose another --out, or remove it first", file=out)
-    look = look_at(file, delimiter=delimiter, encoding=encoding)
-    print_look(look)
+    named = pairs(option or [], "--option")
+    if unknown := set(named) - {"delimiter", "encoding"}:
+        raise InputError(f"--option {min(unknown)}: 'inspect' takes delimiter and encoding")
+    found = inspect_file(file, delimiter=named.get("delimiter"), encoding=named.get("encoding"))
+    print_inspection(found)
     if out is None:
-        typer.echo(look.to_yaml())
+        typer.echo(found.to_yaml())
         typer.echo("keep this as a column map with --out FILE, and correct it there")
         return
-    write_whole(out, look.to_yaml().encode())
-    typer.echo(f"wrote {out}: look through it and correct it, then")
+    write_whole(out, found.to_yaml().encode())
+    typer.echo(f"wrote {out}: check and correct it, then")
     typer.echo(f"next: whatelse build {shlex.quote(str(file))} --map {shlex.quote(str(out))} --out cohort")
     typer.echo("      and --conditions FILE, for conditions other than the shipped ones of emergency medicine")
 
 
 def split(
-    cohort: Path = typer.Argument(..., help="A cohort folder."),
+    cohort: Path = COHORT,
     train: Path = typer.Option(..., "--train", help="Folder for the visits to learn from."),
     test: Path = typer.Option(..., "--test", help="Folder for the visits to test on."),
     share: float = typer.Option(0.25, "--share", help="Share of the visits to test on."),
-    labels: Path | None = typer.Option(
-        None, "--labels", help="Labels that people made, put into both parts where the cohort does not know better."
-    ),
-    seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same parts."),
+    labels: Path | None = typer.Option(None, "--labels", help="Labels of people, for cells that the cohort lacks."),
+    seed: int = SEED,
 ) -> None:
-    """Part a cohort at random into one to learn from and one to test on, with the same findings."""
-    import numpy as np
+    """Split a cohort at random into one to learn from and one to test on; 'build --test' does so at once.
 
+    Example: whatelse split cohort --train train --test test
+    """
+    from whatelse.annotators.label_set import with_labels
     from whatelse.cohort import Cohort
-    from whatelse.teaching.labels import with_labels
 
-    if not 0 < share < 1:
-        raise InputError(f"--share is {share}: needs a number between 0 and 1")
     opened = Cohort.open(cohort)
-    if labels is not None:
-        opened = with_labels(opened, labels)
-    chosen = np.random.default_rng(seed).permutation(len(opened)) < round(share * len(opened))
-    if not chosen.any() or chosen.all():
-        raise CohortError(f"{len(opened):,} visits are too few to part by {share:g}: build a larger cohort")
-    for part, folder, what in ((opened[~chosen], train, "to learn from"), (opened[chosen], test, "to test on")):
-        part.save(folder)
-        some = int(part.known.any(axis=1).sum())
-        typer.echo(f"{len(part):,} visits {what}, {some:,} of them with labels: {folder}")
+    _save_split(opened if labels is None else with_labels(opened, labels), train, test, share, seed)
     typer.echo(f"next: whatelse fit {shlex.quote(str(train))} --out model")
 
 
+def _save_split(cohort: Cohort, train: Path, test: Path, share: float, seed: int) -> None:
+    """Save a random share of the visits in `test` and the others in `train`."""
+    import numpy as np
+
+    if not 0 < share < 1:
+        raise InputError(f"the share to test on is {share}: needs a number between 0 and 1")
+    chosen = np.random.default_rng(seed).permutation(len(cohort)) < round(share * len(cohort))
+    if not chosen.any() or chosen.all():
+        raise CohortError(f"{len(cohort):,} visits are too few to split by {share:g}: build a larger cohort")
+    for part, folder, what in ((cohort[~chosen], train, "to learn from"), (cohort[chosen], test, "to test on")):
+        part.save(folder)
+        some = int(part.known.any(axis=1).sum())
+        typer.echo(f"{len(part):,} visits {what}, {some:,} of them with labels: {folder}")
+
+
 def build(
-    files: list[Path] = typer.Argument(
-        ..., metavar="[SOURCE] FILES…", help=f"The files or the folder to read, after what they are: {KINDS}. [table]"
-    ),
+    files: list[Path] = typer.Argument(..., metavar="FILES…", help="The files or the folder to read."),
     out: Path | None = typer.Option(None, "--out", help="Folder to save the cohort in; without it, only report."),
     conditions: Path | None = typer.Option(
         None, "--conditions", help="Conditions and anchors: YAML, NHAMCS JSON, or a folder of source|identifier files."
     ),
     unanchored: bool = typer.Option(
-        False, "--unanchored", help="Keep conditions that have no anchor: 'fit --labels' learns them from labels alone."
+        False, "--unanchored", help="Keep conditions without anchors; 'fit --labels' learns them from labels alone."
     ),
-    like: Path | None = typer.Option(
-        None, "--like", help="Use the findings of this cohort (for test data), and read files as it was read."
+    vocabulary_from: Path | None = typer.Option(
+        None,
+        "--vocabulary-from",
+        help="Use the findings of this cohort (for test data), and read files as it was read.",
     ),
+    test: Path | None = typer.Option(None, "--test", help="Folder for a random share of the visits, to test on."),
+    test_share: float = typer.Option(0.25, "--test-share", help="For --test: share of the visits to test on."),
+    seed: int = SEED,
     source: str | None = SOURCE,
     columns: Path | None = MAP,
-    delimiter: str | None = DELIMITER,
-    encoding: str | None = ENCODING,
-    labels: Path | None = LABEL_TABLES,
     on_error: OnError = ON_ERROR,
     option: list[str] | None = OPTION,
-    max_share: float = typer.Option(0.5, "--max-share", help="Findings in more than this share of visits go."),
+    max_share: float = typer.Option(0.5, "--max-share", help="Leave out findings in more than this share of visits."),
     max_terms: int | None = typer.Option(
-        None, "--max-terms", help="So many of the most common findings stay; 0 for all. [1000; nhamcs: 0]"
+        None, "--max-terms", help="Keep this many of the most common findings; 0: all. [1000; nhamcs: 0]"
     ),
     min_visits: int | None = typer.Option(
-        None, "--min-visits", help="Findings in fewer visits than this go. [1; nhamcs: 10]"
+        None, "--min-visits", help="Leave out findings in fewer visits than this. [1; nhamcs: 10]"
     ),
-    rules: str = typer.Option("default", "--rules", help="Negation rules: default, paper or a YAML file."),
+    rules: str = typer.Option("default", "--rules", help="Assertion rules: default, paper or a YAML file."),
+    lexicon: str = typer.Option(
+        "none", "--lexicon", help="Concepts: default, none (words alone), or a knowledge file of your own."
+    ),
     bigrams: bool = typer.Option(True, help="Join words that often come together."),
     function_words: bool = typer.Option(
         False,
         "--function-words",
-        help="Words of grammar and form ('of', 'pmh') and bare numbers may be findings.",
+        help="Also take function words ('of', 'pmh') and bare numbers as findings.",
     ),
-    bands: int = typer.Option(5, "--bands", min=2, help="Part each number into so many bands of equal size."),
+    bands: int = typer.Option(5, "--bands", min=2, help="Number of equal-sized bands of each number."),
     engine: Engine = ENGINE,
     master: str | None = MASTER,
 ) -> None:
-    """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels."""
-    from whatelse.anchors import AnchorSet
+    """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels.
+
+    Example: whatelse build visits.csv --map map.yaml --conditions conditions.yaml --out cohort
+    """
+    from whatelse.annotators import AnchorSet
     from whatelse.cohort import build_cohort
     from whatelse.cohort.folder import vocabulary_of
 
-    if str(files[0]) in SOURCES:
+    if str(files[0]) in SOURCES and not files[0].exists():  # as version 0.2 had it
         source, files = str(files[0]), files[1:]
+        typer.echo(f"whatelse: 'build {source} FILES' is now called 'build FILES --source {source}'", err=True)
         if not files:
-            raise InputError(f"no files: give what to read after {source!r}; {SOURCES[source].reads}")
-    if like is not None and conditions is not None:
-        raise InputError("--like brings its own conditions: leave --conditions out")
-    known = vocabulary_of(like) if like is not None else None
+            raise InputError(f"no files: {source!r} reads {SOURCES[source].reads}")
+    if test is not None and out is None:
+        raise InputError("--test needs --out: the folder for the visits to learn from")
+    if vocabulary_from is not None and conditions is not None:
+        raise InputError("--vocabulary-from brings its own conditions: leave --conditions out")
+    known = vocabulary_of(vocabulary_from) if vocabulary_from is not None else None
     anchors = AnchorSet.load(conditions) if conditions is not None else AnchorSet.shipped()
     bare = set() if unanchored else set(anchors.names) - set(anchors.anchored().names)
     if bare:
         print_note(
-            f"{len(bare)} conditions have no anchors and are left out (--unanchored keeps them, for labels to teach): "
+            f"{len(bare)} conditions have no anchors and are left out (--unanchored keeps them, to learn from labels): "
             f"{', '.join(sorted(bare))}"
         )
         anchors = anchors.anchored()
@@ -223,101 +228,41 @@ def build(
         }
 
     if engine is Engine.spark:
-        if source not in (None, "table") or labels is not None or option:
-            raise InputError("--engine spark reads Parquet tables: write other sources as Parquet first")
-        chosen = choice(survey=False) | {"rules": rules}
+        if source not in (None, "table") or option or test:
+            raise InputError("--engine spark reads Parquet tables, without --option and --test")
+        chosen = choice(survey=False) | {"rules": rules, "lexicon": lexicon}
         skip = on_error is OnError.skip
         build_on_spark(files, master, out=out, anchors=anchors, like=known, columns=columns, skip=skip, choice=chosen)
         return
     if known is not None and source == known.source.get("source"):
-        source = None  # said again what is known: the map that came with it stays
-    reader = read(
-        files,
-        source=source,
-        columns=columns,
-        delimiter=delimiter,
-        encoding=encoding,
-        labels=labels,
-        on_error=on_error,
-        like=known.source if known is not None else None,
-        options=option,
-    )
+        source = None  # the saved description of the source has more than its name
+    like = known.source if known is not None else None
+    reader = read(files, option, source=source, columns=columns, on_error=on_error, like=like)
     chosen = choice(survey=reader.description["source"] == "nhamcs")
     cohort = build_cohort(
         track(reader, "reading visits"),
         anchors,
         **chosen,
         rules=rules,
+        lexicon=lexicon,
         like=known,
         about=reader.about | {"choice": chosen},  # to build it again with other anchors
         source=reader.description,
     )
-    saved = cohort.save(out) if out is not None else None  # before anything is printed: a closed pipe ends the command
+    saved = cohort.save(out) if out is not None and test is None else None  # before printing: a closed pipe ends it
     for kind, count in sorted(reader.left_out.items()):
         print_note(f"left out {count:,} rows: {kind}")
     print_summary(cohort)
     if conditions is None and known is None:
         typer.echo(f"about the {len(cohort.conditions)} shipped conditions; --conditions FILE is for others")
-    typer.echo(f"saved as {saved}" if saved else "nothing was saved: give --out to keep the cohort")
-    if saved:
-        typer.echo(f"next: whatelse anchors check {shlex.quote(str(saved))}")
-
-
-def check(
-    cohort: Path = typer.Argument(..., help="A cohort folder."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables; it quotes no record."),
-    fdr: float = typer.Option(0.01, "--fdr", help="Share of false warnings to allow."),
-    min_odds: float = typer.Option(2.0, "--min-odds", help="Warn from this odds ratio on, or its inverse."),
-    phrases: bool = typer.Option(
-        True, help="Read the records again and show anchor by anchor where it fired, with examples that quote them."
-    ),
-    examples: int = typer.Option(2, "--examples", min=0, help="Examples to show of each anchor."),
-    visits: list[Path] | None = typer.Option(
-        None, "--visits", help="Where the records are, if they have moved since the cohort was built."
-    ),
-) -> None:
-    """Coverage, overlap, precision and recall of anchors, findings that break their independence, and what fired."""
-    from whatelse.cohort import Cohort
-    from whatelse.teaching.anchor_checks import check_anchors
-    from whatelse.teaching.doubts import doubts
-
-    opened = Cohort.open(cohort)
-    checks = check_anchors(opened, fdr=fdr, min_odds=min_odds)
-    uses = _uses(opened, visits, examples) if phrases else []
-    if as_json:
-        entries = [c.to_json() for c in checks]
-        for entry in entries:
-            entry["anchors"] = [use.to_json() for use in uses if use.condition == entry["condition"]]
-        typer.echo(json.dumps(entries, indent=1))
+    if out is None:
+        typer.echo("nothing was saved: give --out to keep the cohort")
         return
-    print_checks(checks, labelled=opened.Y is not None)
-    print_uses(uses)
-    found = doubts(opened)
-    for doubt in found:
-        print_note(str(doubt))
-    hopeless = sum(doubt.hopeless for doubt in found)
-    if hopeless:
-        typer.echo(f"verdict: nothing can be learned about {hopeless} of {len(checks)} conditions as it stands")
+    if test is not None:
+        _save_split(cohort, out, test, test_share, seed)
     else:
-        typer.echo(
-            f"verdict: {'usable, with the doubts above' if found else 'nothing speaks against learning from these'}"
-        )
-
-
-def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:
-    """What each anchor did in the records of the cohort; a note and nothing where they cannot be read again."""
-    from whatelse.cohort.again import records_of
-    from whatelse.teaching.anchor_uses import anchor_uses
-
-    own = set(cohort.ids.tolist())
-    try:
-        records = (record for record in records_of(cohort, files) if record.id in own)
-        return anchor_uses(cohort.vocabulary, track(records, "looking for anchors", total=len(own)), examples)
-    except (InputError, CohortError) as problem:
-        if files:
-            raise
-        print_note(f"anchors are not shown one by one, for the records cannot be read again ({problem}); give --visits")
-        return []
+        typer.echo(f"saved as {saved}")
+    typer.echo(f"next: whatelse anchors check {shlex.quote(str(out))}")
 
 
 # ---- reading

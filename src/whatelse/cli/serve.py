@@ -1,4 +1,4 @@
-"""`serve`, `token create | list | revoke`, `decisions export`; keeping.py adds what looks after the database."""
+"""`serve`, `token create | list | revoke`, `decisions export`; store.py adds what looks after the database."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import typer
 
-from whatelse.cli import keeping
-from whatelse.cli.opening import DATABASE, DATABASE_OPTION, needs, open_store
-from whatelse.cli.source_options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE
+from whatelse.cli import store
+from whatelse.cli.database import DATABASE, DATABASE_OPTION, needs, open_store
+from whatelse.cli.options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE
 from whatelse.errors import WhatelseError
-from whatelse.files import writing
+from whatelse.io.files import writing
 
 _Database = DATABASE_OPTION
 
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> typer.Typer:
     decisions = typer.Typer(no_args_is_help=True, help="What people decided.")
     decisions.command("export")(export)
     app.add_typer(decisions, name="decisions")
-    keeping.register(app, decisions)
+    store.register(app)
     return decisions
 
 
@@ -70,7 +70,10 @@ def serve(
     check: bool = typer.Option(False, "--check", help="Try every connection that is configured, say what is wrong."),
     log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
 ) -> None:
-    """Serve the tagging page: suggested tags beside the note; confirm or reject, and the rest updates at once."""
+    """Serve the tagging page: suggested tags beside the note; confirm or reject, and the rest updates at once.
+
+    Example: whatelse serve --model model --visits visits.csv
+    """
     server = _server()
     if settings:
         for name, field in server.Settings.model_fields.items():
@@ -80,21 +83,26 @@ def serve(
     given: dict[str, Any] = dict(
         model=model, visits=visits or None, host=host, port=port, workers=workers,
         trusted_keys=trusted_key or None, database=database, auth=auth,
-        source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels,
         watch_model=watch_model, workbench=workbench,
         cds_hooks=cds_hooks,
     )  # fmt: skip
+    how = dict(source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels)
+    if any(value is not None for value in how.values()):
+        given["visits_options"] = how
     from whatelse.server.settings import load_settings
 
     level = logging.getLevelNamesMapping().get(log_level.upper())
     if level is None:
         raise typer.BadParameter("must be debug, info, warning or error", param_hint="--log-level")
-    logging.basicConfig(level=max(level, logging.INFO), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger().setLevel(level)
+    from whatelse.server.logs import configure_logging
+
+    configure_logging(level, "text")  # for what is said about the settings themselves
+    found = load_settings(config, **given)
+    configure_logging(level, found.log_format)
     if check:
-        _check(load_settings(config, **given))
+        _check(found)
         return
-    server.serve(load_settings(config, **given), lambda url: typer.echo(f"whatelse is at {url} (Ctrl-C ends it)"))
+    server.serve(found, lambda url: typer.echo(f"whatelse is at {url} (Ctrl-C ends it)"))
 
 
 def _check(settings: Any) -> None:
@@ -115,7 +123,10 @@ def create(
     days: float = typer.Option(90, "--days", help="How long it is good for."),
     database: str = _Database,
 ) -> None:
-    """Make a token and print it, once."""
+    """Make a token and print it, once.
+
+    Example: whatelse token create ann --role clinician --days 30
+    """
     store = open_store(database)
     try:
         typer.echo(store.access.create(name, role.value, days))
@@ -124,7 +135,10 @@ def create(
 
 
 def list_tokens(database: str = _Database) -> None:
-    """List tokens: who, role, until when."""
+    """List tokens: who, role, until when.
+
+    Example: whatelse token list
+    """
     store = open_store(database, new=False)
     try:
         for token in store.access.list():
@@ -136,7 +150,10 @@ def list_tokens(database: str = _Database) -> None:
 def revoke(
     number: int = typer.Argument(..., help="The number that 'whatelse token list' shows."), database: str = _Database
 ) -> None:
-    """End a token, and the sessions opened with it, at once."""
+    """End a token, and the sessions opened with it, at once.
+
+    Example: whatelse token revoke 3
+    """
     store = open_store(database, new=False)
     try:
         store.access.revoke(number)
@@ -148,7 +165,10 @@ def revoke(
 def export(
     out: Path = typer.Option(..., "--out", help="File to write: .csv or .parquet."), database: str = _Database
 ) -> None:
-    """Write decisions as labels: one row per visit and tag that stands confirmed or rejected."""
+    """Write decisions as labels: one row per visit and tag that stands confirmed or rejected.
+
+    Example: whatelse decisions export --out decisions.csv
+    """
     if out.suffix not in (".csv", ".parquet"):
         raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
     store = open_store(database, new=False)

@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from whatelse.cli.printing import _console, print_common, print_summary, print_visit
+from whatelse.cli.options import JSON, RECORDS
+from whatelse.cli.tables import console, print_common, print_summary, print_visit
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
@@ -32,12 +33,13 @@ def show(
         None, "--top", min=0, help="Findings to list: a cohort's most common [25], a model's for each condition [5]."
     ),
     visit: str | None = typer.Option(None, "--visit", help="Show this visit: its findings and where they come from."),
-    visits: list[Path] | None = typer.Option(
-        None, "--visits", help="Where the visit's record is, if it has moved since the cohort was built."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables; it quotes no record."),
+    visits: list[Path] | None = RECORDS,
+    as_json: bool = JSON,
 ) -> None:
-    """What is in a cohort; one visit's findings, with the text they came from; or what a model has learned."""
+    """Summary of a cohort or a model, or the findings of one visit with the text they came from.
+
+    Example: whatelse show cohort --visit V-17
+    """
     if what.is_file():
         if visit is not None or visits:
             raise InputError("is a model: --visit is for cohorts; ask a model with 'whatelse tag'", file=what)
@@ -63,7 +65,7 @@ def show(
 
 def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
     """The visit's record, read again from where the cohort came from."""
-    from whatelse.cohort.again import places_of, records_of
+    from whatelse.lifecycle.rebuild import places_of, records_of
 
     for record in records_of(cohort, files):
         if record.id == wanted:
@@ -95,8 +97,8 @@ def _cohort(cohort: Cohort, top: int) -> dict[str, Any]:
 
 
 def _show_model(path: Path, top: int, as_json: bool) -> None:
-    from whatelse.model.file import load
-    from whatelse.model.portrait import portrait
+    from whatelse.model_file.file import load
+    from whatelse.model_file.summary import portrait
 
     said = portrait(load(path), top)
     if as_json:
@@ -125,8 +127,8 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
         cells = ["" if rate is None else f"{rate:.2%}" if rate < 0.1 else f"{rate:.0%}" for rate in rates]
         words = ", ".join(f"{escape(f['finding'])} ({f['log_odds']:+.1f})" for f in entry["findings"])
         table.add_row(escape(entry["condition"]), *cells, words)
-    console = _console()
-    console.print(table)
+    terminal = console()
+    terminal.print(table)
     _print_excuses(said["excuses"])
     if not said["couplings"]:
         typer.echo("couplings: none; conditions go together only through their findings")
@@ -134,7 +136,7 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
     pairs = Table("go together", "log odds", title="couplings", title_justify="left")
     for pair in said["couplings"][:PAIRS]:
         pairs.add_row(escape(" and ".join(pair["conditions"])), f"{pair['log_odds']:+.2f}")
-    console.print(pairs)
+    terminal.print(pairs)
     if (more := len(said["couplings"]) - PAIRS) > 0:
         typer.echo(f"{more:,} smaller couplings are not shown: --json has them")
 
@@ -149,4 +151,4 @@ def _print_excuses(excuses: list[dict[str, str]]) -> None:
         by_condition.setdefault(str(entry["condition"]), []).append(str(entry["finding"]))
     for condition, findings in by_condition.items():
         table.add_row(escape(condition), escape(", ".join(findings)))
-    _console().print(table)
+    console().print(table)

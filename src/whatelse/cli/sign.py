@@ -1,4 +1,4 @@
-"""`sign`: who vouches for a model."""
+"""`sign`: signatures of model files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ from pathlib import Path
 
 import typer
 
-from whatelse.cli.opening import needs
+from whatelse.cli.database import needs
 from whatelse.errors import WhatelseError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(sign)
 
 
 def sign(
@@ -21,9 +16,12 @@ def sign(
     new_key: Path | None = typer.Option(None, "--new-key", help="Make a key pair: this file, and .pub beside it."),
     trusted: list[Path] | None = typer.Option(None, "--verify", help="Only check, by this public key (PEM)."),
 ) -> None:
-    """Sign a model: writes MODEL.sig beside it, which 'serve --trusted-key' then asks for."""
+    """Sign a model: writes MODEL.sig beside it, which 'serve --trusted-key' requires.
+
+    Example: whatelse sign model --key private.pem
+    """
     try:
-        from whatelse.model import signing
+        from whatelse.model_file import signature as signing
     except ImportError as missing:
         raise WhatelseError(needs(missing)) from None
     try:

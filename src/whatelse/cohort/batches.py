@@ -1,135 +1,158 @@
-"""Findings of many visits at once, as `Vocabulary.present` and `unobserved` have them, some four times faster.
-
-Notes go through the compiled loop of `text/compiled.py`; one with an anchor phrase that has signs inside ("abd. pain")
-goes the long way. Codes, ages and numbers are remembered as the findings they are.
-"""
+"""Findings of many visits at once, or of one with their places: everything that has a vocabulary reads visits here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from whatelse.cohort.bands import band
-from whatelse.cohort.findings import REMEMBERED, Finder
-from whatelse.cohort.vocabulary import Vocabulary
-from whatelse.text import join_bigrams
-from whatelse.text.compiled import Pieces, find, phrase_table
-from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Code, Visit
+from whatelse.cohort.encoding import Encoded, Encoder, Joins
+from whatelse.cohort.fields import given_fields
+from whatelse.cohort.findings import REMEMBERED
+from whatelse.text.assertion import ASSERTIONS, NEGATED
+from whatelse.text.matcher import ASSERTION, END, NOTE, START, TYPE, WORD_ITEM
+from whatelse.types import Int32s, Ints
+from whatelse.visits import TEXT_FIELDS, Code, Visit
 
-Ints = NDArray[np.int64]
-_BIT = {field: 1 << k for k, field in enumerate(TEXT_FIELDS)}
+if TYPE_CHECKING:
+    from whatelse.cohort.vocabulary import Vocabulary
+
+
+class Found(NamedTuple):
+    """One place where a finding was found: `text[start:end]` of a note's field, or a code, or neither (age, sex).
+
+    assertion   what the note says about it, one of `whatelse.text.ASSERTIONS`
+    """
+
+    finding: int
+    field: str
+    start: int | None = None
+    end: int | None = None
+    negated: bool = False
+    code: Code | None = None
+    assertion: str = "present"
 
 
 class BatchReader:
-    """A vocabulary made ready for batches of visits. Not for several threads at once."""
+    """A vocabulary made ready for reading visits."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._finder = finder = Finder(vocabulary.anchors, vocabulary.rules)
-        self._first = first = len(vocabulary.names) - len(vocabulary.conditions)
-        phrases = finder.all_phrases()
-        pairs = sorted(vocabulary.bigrams)
-        parts = (name.removeprefix("neg:") for name in vocabulary.names)
-        texts = chain(parts, chain.from_iterable(words for words, *_ in phrases), chain.from_iterable(pairs))
-        self._pieces = Pieces(vocabulary.rules, texts)
-        known, index = self._pieces.fixed, vocabulary.index
-        about = [
-            (first + condition, sum(_BIT.get(field, 0) for field in fields), not any(signs))
-            for _, signs, condition, fields in phrases
-        ]
-        keys = np.array([(known[a] << 32) + known[b] for a, b in pairs], np.int64)
-        joined = [(index.get(f"{a}_{b}", -1), index.get(f"neg:{a}_{b}", -1)) for a, b in pairs]
-        order = np.argsort(keys)
-        self._words = (
-            *phrase_table([(words, k) for k, (words, *_) in enumerate(phrases)], known),
-            np.array(about, np.int64).reshape(-1, 3),
-            np.array([index.get(text, -1) for text in known], np.int64),
-            np.array([index.get(f"neg:{text}", -1) for text in known], np.int64),
-            keys[order],
-            np.array(joined, np.int64).reshape(-1, 2)[order],
+        self.finder = finder = vocabulary._finder
+        index = vocabulary.index
+        parts = sorted({word for pair in vocabulary.bigrams for word in pair})
+        names = dict.fromkeys([*vocabulary.names, *(sign + word for word in parts for sign in ("", "neg:"))])
+        words = {name: k for k, name in enumerate(names)}
+        self._joins = Joins.of(vocabulary.bigrams, words, lambda name: words.setdefault(name, len(words)))
+        self._column = np.array([index.get(name, -1) for name in words] + [-1], np.int64)
+        unknown = len(words)
+        concepts = set(finder.reader.concepts)
+        self._encoder = Encoder(
+            finder,
+            lambda name: unknown if name.removeprefix("neg:") in concepts else words.get(name, unknown),
+            lambda name: index.get(name, -1),
         )
+        self._first = len(vocabulary.names) - len(vocabulary.conditions)
         self._codes: dict[tuple[str, Code], tuple[int, ...]] = {}
-        self._hidden: dict[frozenset[str], NDArray[np.int32]] = {}
+        self._hidden: dict[frozenset[str], Int32s] = {}
         self._bands = {name: [index.get(b, -1) for b in bands] for name, bands in vocabulary._band_names.items()}
 
     def present(self, visits: Sequence[Visit]) -> csr_matrix:
-        """(V, n) CSR of 0/1: the findings of each visit."""
-        notes: list[str] = []
-        owner: list[int] = []
-        bits: list[int] = []
-        row: list[int] = []
-        number: list[int] = []
+        """(V, n) CSR of 0/1: the findings of each visit. O(length of the records)."""
+        found = self._encoder.encode(visits)
+        word, first, _ = self._joins.join(found.word, found.gap)
+        column = self._column[word]
+        row, number = list[int](), list[int]()
         for v, visit in enumerate(visits):
-            for field, bit in _BIT.items():
-                if text := getattr(visit, field):
-                    notes.append(text)
-                    owner.append(v)
-                    bits.append(bit)
-            facts = self._facts(visit)
+            facts = [j for j, _, _ in self._facts(visit)]
             number += facts
             row += [v] * len(facts)
-        note, found, hard = find(self._pieces, self._pieces.read(notes), np.array(bits, np.int64), self._words)
-        owners = np.array(owner, np.int64)
-        for k in np.flatnonzero(hard).tolist():
-            slow = self._slowly(TEXT_FIELDS[bits[k].bit_length() - 1], notes[k])
-            number += slow
-            row += [owner[k]] * len(slow)
         n = len(self.vocabulary.names)
-        key = np.concatenate([owners[note] * n + found, np.array(row, np.int64) * n + np.array(number, np.int64)])
-        key = np.unique(key)
+        rows = np.concatenate([found.word_row[first], found.fact_row, np.array(row, np.int64)])
+        columns = np.concatenate([column, found.fact, np.array(number, np.int64)])
+        key = np.unique((rows * n + columns)[columns >= 0])
         ends = np.searchsorted(key, np.arange(len(visits) + 1) * n)
         indices = (key % n).astype(np.int32)
         return csr_matrix((np.ones(key.size, np.uint8), indices, ends.astype(np.int32)), shape=(len(visits), n))
 
+    def find(self, visit: Visit) -> list[Found]:
+        """Every mention of every finding of one visit: those of notes in reading order, then the others."""
+        found = self._encoder.encode([visit])
+        word, first, last = self._joins.join(found.word, found.gap)
+        here = [
+            self._found(found, j, a, b)
+            for j, a, b in zip(
+                self._column[word].tolist(),
+                found.word_item[first].tolist(),
+                found.word_item[last].tolist(),
+                strict=True,
+            )
+            if j >= 0
+        ]
+        here += [
+            self._found(found, j, a, a)
+            for j, a in zip(found.fact.tolist(), found.fact_item.tolist(), strict=True)
+            if j >= 0
+        ]
+        here.sort(key=lambda f: (TEXT_FIELDS.index(f.field), f.start, f.end, f.finding))
+        return here + [Found(j, field, code=code) for j, field, code in self._facts(visit)]
+
+    def _found(self, found: Encoded, finding: int, first: int, last: int) -> Found:
+        item = found.items[first]
+        field = TEXT_FIELDS[found.notes.field[item[NOTE]]]
+        assertion, end = int(item[ASSERTION]), int(found.items[last, END])
+        return Found(finding, field, int(item[START]), end, assertion == NEGATED, None, ASSERTIONS[assertion])
+
+    def unknown_words(self, visits: Sequence[Visit]) -> tuple[Ints, Ints]:
+        """(V,) how many words of the notes belong to no finding and no anchor, and (V,) how many words there are."""
+        found = self._encoder.encode(visits)
+        word, first, _ = self._joins.join(found.word, found.gap)
+        unknown = np.bincount(found.word_row[first][self._column[word] < 0], minlength=len(visits))
+        notes = found.items[found.items[:, TYPE] == WORD_ITEM, NOTE]
+        words = np.bincount(found.notes.row[notes], minlength=len(visits))
+        return unknown.astype(np.int64), words.astype(np.int64)
+
     def unobserved(self, visits: Sequence[Visit]) -> csr_matrix:
         """(V, n) CSR of 0/1: the findings that nobody looked for."""
-        n, fields = len(self.vocabulary.names), self.vocabulary._fields
-        rows = []
-        for visit in visits:
-            measured = {f"number {name}" for name, _ in visit.numbers or ()}
-            missing = frozenset(f for f in fields if f not in measured and getattr(visit, f, None) is None)
-            hidden = self._hidden.get(missing)
-            if hidden is None:
-                hidden = self._hidden[missing] = self.vocabulary.unobserved(visit)
-            rows.append(hidden)
+        return self.hidden_rows([given_fields(visit) for visit in visits])
+
+    def hidden_rows(self, given: Sequence[frozenset[str]]) -> csr_matrix:
+        """(V, n) CSR of 0/1: the findings that nobody looked for, of visits with these fields."""
+        rows = [self.hidden(fields) for fields in given]
         ends = np.concatenate([[0], np.cumsum([row.size for row in rows])]).astype(np.int32)
         indices = np.concatenate([np.empty(0, np.int32), *rows])
-        return csr_matrix((np.ones(indices.size, np.uint8), indices, ends), shape=(len(visits), n))
+        shape = (len(rows), len(self.vocabulary.names))
+        return csr_matrix((np.ones(indices.size, np.uint8), indices, ends), shape=shape)
 
-    def _facts(self, visit: Visit) -> list[int]:
-        """Findings besides notes."""
-        found: list[int] = []
+    def hidden(self, given: frozenset[str]) -> Int32s:
+        """The findings, sorted, that a visit with these fields alone says nothing about."""
+        given &= self.vocabulary.fields
+        hidden = self._hidden.get(given)
+        if hidden is None:
+            sources = self.vocabulary._sources
+            hidden = np.array([j for j, fields in enumerate(sources) if not fields & given], np.int32)
+            self._hidden[given] = hidden
+        return hidden
+
+    def _facts(self, visit: Visit) -> list[tuple[int, str, Code | None]]:
+        """Findings besides notes, with the field and code of each."""
+        found: list[tuple[int, str, Code | None]] = []
         index, codes = self.vocabulary.index, self._codes
-        if visit.age is not None:
-            decade = int(visit.age // 10) * 10
-            if (j := index.get(f"age:{decade}-{decade + 10}")) is not None:
-                found.append(j)
-        if visit.sex is not None and (j := index.get(f"sex:{visit.sex}")) is not None:
-            found.append(j)
-        for field in CODE_FIELDS:
-            for code in getattr(visit, field) or ():
-                known = codes.get((field, code))
-                if known is None:
-                    name, conditions = self._finder.code(field, code)
-                    own = index.get(name)
-                    known = (*(self._first + i for i in conditions), *(() if own is None else (own,)))
+        for names, conditions, field, code in self.finder.facts(visit):
+            known = codes.get((field, code)) if code is not None else None
+            if known is None:
+                own = [j for name in names if (j := index.get(name)) is not None]
+                known = (*(self._first + i for i in conditions), *own)
+                if code is not None:
                     if len(codes) >= REMEMBERED:
                         codes.clear()
                     codes[field, code] = known
-                found += known
+            found += [(j, field, code) for j in known]
         for name, value in visit.numbers or ():
             if name in self._bands:
-                found += [j for j in (self._bands[name][band(self.vocabulary.bands[name], value)],) if j >= 0]
+                j = self._bands[name][band(self.vocabulary.bands[name], value)]
+                found += [(j, "numbers", None)] if j >= 0 else []
         return found
-
-    def _slowly(self, field: str, text: str) -> list[int]:
-        """Findings of one note, as `Vocabulary.find` has them."""
-        tokens = self._finder.tokens(text)
-        phrases = self._finder.phrases(field, text, tokens)
-        words = [token.word for token in join_bigrams(self._finder.rest(tokens, phrases), self.vocabulary.bigrams)]
-        found = (self.vocabulary.index.get(word) for word in words)
-        return [self._first + condition for condition, _, _ in phrases] + [j for j in found if j is not None]

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from whatelse.anchors import AnchorSet
+from whatelse.annotators import AnchorSet
 from whatelse.cohort.bands import learn_cuts
 from whatelse.cohort.cohort import Cohort
 from whatelse.cohort.counting import Collector, Labels, Rows
+from whatelse.cohort.fields import FieldSets
 from whatelse.cohort.findings import Finder
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
@@ -23,6 +24,7 @@ from whatelse.sources import read_visits
 from whatelse.sources.reader import is_frame
 from whatelse.text import Rules
 from whatelse.text.function_words import says_nothing
+from whatelse.text.lexicon import Lexicon, load_lexicon
 from whatelse.visits import Visit
 
 
@@ -61,7 +63,7 @@ class Choice:
 
 def build_cohort(
     visits: Iterable[Visit] | Any,
-    anchors: AnchorSet | None = None,
+    anchors: AnchorSet | str | Path | None = None,
     *,
     max_share: float = 0.5,
     max_terms: int | None = 1000,
@@ -74,12 +76,15 @@ def build_cohort(
     about: Mapping[str, Any] | None = None,
     columns: str | Path | Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
+    lexicon: str | Path | Lexicon = "none",
 ) -> Cohort:
     """Make a cohort of visits, which are read once.
 
     visits      visits, or a data frame (pandas, polars, Arrow), read as `read_visits(frame, columns=columns)` does
-    anchors     the conditions (the 23 shipped ones if None); with `like`, those of `like` whatever is given here
-    rules       negation rules: a shipped name, a path or loaded ones
+    anchors     the conditions, or the path of their file (None: the 23 shipped ones); not used with `like`
+    rules       assertion rules: a shipped name, a path or loaded ones
+    lexicon     the concepts that notes and codes are read for: `default`, `none` (words alone), a knowledge file, or
+                a loaded one
     like        use the vocabulary of this cohort as it is (for test data); the other options then do nothing
     max_share, max_terms, min_visits, bigrams, bands, function_words   which findings there are: see `Choice`
     about       where the visits came from, as JSON values; what the reader says if `read_visits` made them
@@ -98,7 +103,8 @@ def build_cohort(
     if known is not None:
         return cohort_of_rows(Rows(known).add_all(visits), about)
     source = source or getattr(visits, "description", None)
-    collector = Collector(Finder(anchors or AnchorSet.shipped(), rules)).add_all(visits)
+    anchors = AnchorSet.load(anchors) if isinstance(anchors, str | Path) else anchors
+    collector = Collector(Finder(anchors or AnchorSet.shipped(), rules, load_lexicon(lexicon))).add_all(visits)
     return cohort_of(collector, choice, about, source)
 
 
@@ -110,6 +116,7 @@ def cohort_of(
 ) -> Cohort:
     """The cohort of what was collected, in one pass or in parts that were merged."""
     choice = choice or Choice()
+    collector.read()
     finder, N = collector.finder, len(collector)
     joined = collector.bigrams.learn() if choice.bigrams else frozenset()
     bands = {name: learn_cuts(values, choice.bands) for name, values in collector.numbers().items()}
@@ -127,16 +134,17 @@ def cohort_of(
         joined,
         bands=bands,
         source=source or {},
+        lexicon=finder.lexicon,
     )
     numbers = column[numbers]
     kept = numbers >= 0
     ends = np.concatenate([[0], np.cumsum(kept)])[ends]
-    return _cohort(collector.labels, vocabulary, ends, numbers[kept], about)
+    return _cohort(collector.labels, vocabulary, ends, numbers[kept], collector.fields.done(), about)
 
 
 def cohort_of_rows(rows: Rows, about: Mapping[str, Any] | None = None) -> Cohort:
     """The cohort of visits whose findings were looked up in a vocabulary that was there already."""
-    return _cohort(rows.labels, rows.vocabulary, *rows.findings(), about)
+    return _cohort(rows.labels, rows.vocabulary, *rows.findings(), rows.fields.done(), about)
 
 
 def _cohort(
@@ -144,6 +152,7 @@ def _cohort(
     vocabulary: Vocabulary,
     ends: NDArray[np.int64],
     numbers: NDArray[np.int32],
+    fields: FieldSets,
     about: Mapping[str, Any] | None,
 ) -> Cohort:
     if not labels.ids:
@@ -154,7 +163,7 @@ def _cohort(
         shape=(len(ids), len(vocabulary.names)),
     )
     X.sort_indices()
-    return Cohort(X, vocabulary, ids, Y, known, about or {})
+    return Cohort(X, vocabulary, ids, Y, known, about or {}, fields)
 
 
 def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Collector, choice: Choice) -> list[int]:
@@ -174,9 +183,13 @@ def choose(common: Iterable[tuple[str, bool, int]], finder: Finder, left: Collec
     """
     anchors = {f"anchor:{name}" for name in finder.anchors.names}
 
+    concepts = frozenset(finder.reader.concepts)
+
     def stays(name: str, fact: bool) -> bool:
         if fact:
-            return name in anchors or name not in left
+            return name in anchors or (name not in left and name not in finder.anchor_concepts)
+        if name.removeprefix("neg:") in concepts:  # a body site alone
+            return False
         return not finder.leaves(name) and (choice.function_words or not says_nothing(name))
 
     kept = islice(((name, fact, j) for name, fact, j in common if stays(name, fact)), choice.max_terms)

@@ -13,22 +13,26 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from whatelse.cohort.contingency import Tally
+from whatelse.cohort.fields import FieldSets
 from whatelse.cohort.folder import (
     VERSION,
     check_place,
     columns_of,
+    fields_of,
     label_arrays,
     read_columns,
     read_header,
     write_columns,
     write_header,
 )
-from whatelse.cohort.tally import Tally
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
-from whatelse.files import write_folder
+from whatelse.io.files import write_folder
+from whatelse.io.text_table import TextTable
+from whatelse.types import Bools
 
-Bools = NDArray[np.bool_]
+NAMED = 6  # conditions that `repr` names
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,7 @@ class Cohort:
     Y           (N, m) bool, or None where nothing is known of any visit; False where nobody knows
     known       (N, m) bool: the labels of Y that are known; (N,) for whole rows, None for all of Y
     about       where it came from: JSON values
+    fields      the fields that each visit has, for telling unobserved findings from absent ones; None: nobody knows
     """
 
     X: csr_matrix
@@ -49,6 +54,7 @@ class Cohort:
     Y: Bools | None = None
     known: Bools = field(default=None)  # type: ignore[arg-type]
     about: Mapping[str, Any] = field(default_factory=dict)
+    fields: FieldSets | None = None
 
     def __post_init__(self) -> None:
         (N, n), m = self.X.shape, len(self.conditions)
@@ -66,6 +72,24 @@ class Cohort:
         object.__setattr__(self, "known", known)
         if self.Y is not None and (self.Y & ~known).any():
             object.__setattr__(self, "Y", self.Y & known)
+
+    def __repr__(self) -> str:
+        labelled = int(self.known.any(axis=1).sum())
+        names = ", ".join(self.conditions[:NAMED]) + (", …" if len(self.conditions) > NAMED else "")
+        return (
+            f"Cohort of {len(self):,} visits, {labelled:,} of them with labels\n"
+            f"{len(self.vocabulary.names):,} findings, {self.X.nnz / max(1, len(self)):.1f} in a visit\n"
+            f"{len(self.conditions):,} conditions: {names}"
+        )
+
+    def _repr_html_(self) -> str:
+        """For a notebook: a row for each condition."""
+        fires, known = self.A.sum(0), self.known.sum(0)
+        true = known * 0 if self.Y is None else self.Y.sum(0)
+        rows = zip(self.conditions, *([f"{n:,}" for n in counts] for counts in (fires, known, true)), strict=True)
+        title, *below = repr(self).split("\n")[:2]
+        header = ("condition", "visits in which its anchor fires", "labelled visits", "with the condition")
+        return TextTable(title, header, tuple(rows), tuple(below)).html()
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -121,7 +145,15 @@ class Cohort:
         rows = np.asarray(which)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.intp)
         Y = None if self.Y is None else self.Y[rows]
-        return Cohort(self.X[rows], self.vocabulary, self.ids[rows], Y, self.known[rows], self.about)
+        fields = None if self.fields is None else self.fields.rows(rows)
+        return Cohort(self.X[rows], self.vocabulary, self.ids[rows], Y, self.known[rows], self.about, fields)
+
+    def unobserved(self) -> csr_matrix | None:
+        """(N, n) CSR of 0/1: the findings that nobody looked for in each visit; None where nobody knows."""
+        if self.fields is None:
+            return None
+        kinds = self.vocabulary.reader.hidden_rows(self.fields.kinds)
+        return csr_matrix(kinds[self.fields.which])
 
     def multi(self, at_least: int = 2) -> Cohort:
         """The visits with at least so many true conditions: the paper's cohort. Needs labels."""
@@ -158,7 +190,8 @@ class Cohort:
 
     def _write(self, folder: Path) -> None:
         X, Y = self.X, np.zeros_like(self.known) if self.Y is None else self.Y
-        batch = columns_of(self.ids.tolist(), X.indptr, X.indices, Y, self.known)
+        fields = None if self.fields is None else self.fields.of_names(sorted(self.vocabulary.fields))
+        batch = columns_of(self.ids.tolist(), X.indptr, X.indices, Y, self.known, fields)
         checksum = write_columns(folder, batch)
         write_header(folder, VERSION, len(self), self.vocabulary, self.about, crc32=checksum)
 
@@ -180,4 +213,5 @@ class Cohort:
             raise CohortError(f"{path} is damaged: it has findings that the vocabulary does not have")
         X = csr_matrix((np.ones(indices.size, dtype=np.uint8), indices, indptr), shape=(N, n), copy=False)
         ids = columns.column("id").to_numpy(zero_copy_only=False)
-        return cls(X, vocabulary, ids, Y if known.any() else None, known, about)
+        fields = fields_of(columns, sorted(vocabulary.fields), path)
+        return cls(X, vocabulary, ids, Y if known.any() else None, known, about, fields)

@@ -2,9 +2,9 @@
 pass. `Rows`: the findings of a vocabulary that is there already.
 
 Both take visits one by one with `add`, and both merge: parts of the stream that were counted apart, put together in
-order with `merge`, are exactly what one pass over the whole stream gives.
+order with `merge`, have the findings that one pass over the whole stream gives.
 
-Words are numbered as they are met. A visit is kept as the numbers of its words in reading order and of its other
+Words have numbers. A visit is kept as the numbers of its words in reading order and of its other
 findings: 4 bytes each, about 0.1 GB for 273,174 visits with three notes. When the stream is over, bigrams learned from
 the whole of it are joined, and each visit becomes its distinct findings.
 """
@@ -18,17 +18,20 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.anchors import AnchorSet
-from whatelse.anchors.spelling import meant
+from whatelse.annotators import AnchorSet
+from whatelse.annotators.spelling import meant
 from whatelse.cohort.bands import Bands, band_names, bands_of
+from whatelse.cohort.encoding import Encoder, Joins
+from whatelse.cohort.fields import FieldCollector, given_fields
 from whatelse.cohort.findings import Finder
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
 from whatelse.text import Bigram, BigramCounts
-from whatelse.visits import TEXT_FIELDS, Visit
+from whatelse.types import Int32s, Ints
+from whatelse.visits import Visit
 
-Ints = NDArray[np.int32]
 CHUNK = 2_000_000  # words; bounds the memory of the working arrays to about 0.1 GB
+AT_ONCE = 500  # visits that are read in one pass
 
 
 class _Numbers(dict[str, int]):
@@ -98,17 +101,29 @@ class Labels:
 
 
 class Rows:
-    """Takes visits one by one and keeps the findings of `vocabulary` that each has."""
+    """Takes visits one by one and keeps the findings of `vocabulary` that each has, and which fields each lacks."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.labels = Labels(vocabulary.anchors)
+        self.fields = FieldCollector()
         self._numbers, self._ends = array("i"), array("q", [0])
+        self._waiting: list[Visit] = []
 
     def add(self, visit: Visit) -> None:
         self.labels.add(visit)
-        self._numbers.extend(self.vocabulary.present(visit).tolist())
-        self._ends.append(len(self._numbers))
+        self.fields.add(given_fields(visit))
+        self._waiting.append(visit)
+        if len(self._waiting) >= AT_ONCE:
+            self._read()
+
+    def _read(self) -> None:
+        if self._waiting:
+            found = self.vocabulary.reader.present(self._waiting)
+            offset = self._ends[-1]
+            self._numbers.frombytes(found.indices.astype(np.int32).tobytes())
+            self._ends.frombytes((found.indptr[1:].astype(np.int64) + offset).tobytes())
+            self._waiting.clear()
 
     def add_all(self, visits: Iterable[Visit]) -> Self:
         for visit in visits:
@@ -118,16 +133,23 @@ class Rows:
     def merge(self, other: Rows) -> None:
         """Append the rows that another made, of later visits."""
         self.vocabulary.check_same(other.vocabulary)
+        self._read()
+        other._read()
         self.labels.merge(other.labels)
+        self.fields.merge(other.fields)
         _append(self._numbers, self._ends, other._numbers, other._ends)
 
-    def findings(self) -> tuple[NDArray[np.int64], Ints]:
+    def findings(self) -> tuple[Ints, Int32s]:
         """(row ends (N + 1,), numbers): each visit's distinct findings."""
+        self._read()
         return np.array(self._ends, dtype=np.int64), np.array(self._numbers, dtype=np.int32)
 
 
 class Collector:
-    """Takes visits one by one. The first m facts are the anchors of the m conditions."""
+    """Takes visits one by one. The first m facts are the anchors of the m conditions.
+
+    Visits wait until there are enough for one pass over their notes (`encoding.py`).
+    """
 
     def __init__(self, finder: Finder) -> None:
         self.finder = finder
@@ -135,60 +157,79 @@ class Collector:
         self.bigrams = BigramCounts()
         self.words, self.facts = _Numbers(), _Numbers()
         self.left: set[str] = set()  # names of codes that were anchors
+        self.fields = FieldCollector()
         self._anchors = [self.facts[f"anchor:{name}"] for name in finder.anchors.names]
+        self._encoder = Encoder(finder, self.words.__getitem__, self.facts.__getitem__)
+        self._waiting: list[Visit] = []
         self._word, self._word_end = array("i"), array("q", [0])  # 2 * number + 1 where a pair cannot end there
         self._fact, self._fact_end = array("i"), array("q", [0])
         self._numbers: dict[str, tuple[array[int], array[float]]] = {}  # rows and values of each number
 
     def __len__(self) -> int:
-        return len(self._word_end) - 1
+        return len(self._word_end) - 1 + len(self._waiting)
 
     def add(self, visit: Visit) -> None:
         """Collect the words, facts, numbers and labels of a visit. O(length of the record)."""
         self.labels.add(visit)
-        finder, words = self.finder, self.words
-        facts: set[int] = set()
-        for field in TEXT_FIELDS:
-            text = getattr(visit, field)
-            if not text:
-                continue
-            tokens = finder.tokens(text)
-            self.bigrams.add(tokens)
-            phrases = finder.phrases(field, text, tokens)
-            facts.update(condition for condition, _, _ in phrases)
-            tokens = finder.rest(tokens, phrases)
-            coded = [2 * words["neg:" + text if negated else text] + opens for text, _, _, negated, _, opens in tokens]
-            if coded:
-                coded[0] |= 1  # nothing is joined across fields
-                self._word.extend(coded)
-        for name, conditions, _, _ in finder.facts(visit):
-            if conditions:
-                facts.update(self._anchors[i] for i in conditions)
-                self.left.add(name)
-            else:
-                facts.add(self.facts[name])
+        self.fields.add(given_fields(visit))
+        measures = self.finder.reader.measures
         for name, value in visit.numbers or ():
+            if measures is not None and measures.is_column(name):
+                continue  # read as what it means, not by bands
             rows, values = self._numbers.setdefault(name, (array("q"), array("d")))
             rows.append(len(self))
             values.append(value)
-        self._word_end.append(len(self._word))
-        self._fact.extend(sorted(facts))
-        self._fact_end.append(len(self._fact))
+        self._waiting.append(visit)
+        if len(self._waiting) >= AT_ONCE:
+            self.read()
+
+    def read(self) -> None:
+        """Read the notes and codes of the visits that wait."""
+        visits, self._waiting = self._waiting, []
+        if not visits:
+            return
+        found = self._encoder.encode(visits, self.bigrams)
+        rows, facts = list[int](), list[int]()
+        for v, visit in enumerate(visits):
+            for names, conditions, _, _ in self.finder.facts(visit):
+                if conditions:
+                    here = [self._anchors[i] for i in conditions]
+                    self.left.update(names)
+                else:
+                    here = [self.facts[name] for name in names]
+                facts += here
+                rows += [v] * len(here)
+        width = len(self.facts) + 1
+        row = np.concatenate([found.fact_row, np.array(rows, np.int64)])
+        key = np.unique(row * width + np.concatenate([found.fact, np.array(facts, np.int64)]))
+        self._extend(self._fact, self._fact_end, key % width, key // width, len(visits))
+        self._extend(self._word, self._word_end, 2 * found.word + found.gap, found.word_row, len(visits))
+
+    @staticmethod
+    def _extend(values: array[int], ends: array[int], more: Ints, row: Ints, visits: int) -> None:
+        """Append numbers of `visits` further visits; `row`, sorted, is the visit of each."""
+        offset = ends[-1]
+        values.frombytes(more.astype(np.int32).tobytes())
+        ends.frombytes((offset + np.searchsorted(row, np.arange(visits), side="right")).astype(np.int64).tobytes())
 
     def add_all(self, visits: Iterable[Visit]) -> Self:
         for visit in visits:
             self.add(visit)
+        self.read()
         return self
 
     def merge(self, other: Collector) -> None:
-        """Add what was collected of visits that come after these, with the same anchors and rules. O(other).
-
-        Names are numbered in the order they are met, so the numbers, too, are those of one pass over both.
-        """
-        if other.finder.anchors != self.finder.anchors or other.finder.rules != self.finder.rules:
-            raise CohortError("two parts were collected with other conditions or negation rules: use the same for all")
+        """Add what was collected of later visits, with the same anchors, rules and lexicon. O(other)."""
+        mine, its = self.finder, other.finder
+        if (mine.anchors, mine.rules, mine.lexicon) != (its.anchors, its.rules, its.lexicon):
+            raise CohortError(
+                "two parts were collected with other conditions, assertion rules or lexicons: use the same for all"
+            )
+        self.read()
+        other.read()
         self.labels.merge(other.labels)
         self.bigrams.merge(other.bigrams)
+        self.fields.merge(other.fields)
         self.left |= other.left
         for name, (rows, values) in other._numbers.items():
             own_rows, own_values = self._numbers.setdefault(name, (array("q"), array("d")))
@@ -206,12 +247,13 @@ class Collector:
         """The values of every number that visits have, by name."""
         return {name: np.array(values) for name, (_, values) in sorted(self._numbers.items())}
 
-    def findings(self, bigrams: frozenset[Bigram], bands: Bands) -> tuple[list[str], NDArray[np.int64], Ints]:
+    def findings(self, bigrams: frozenset[Bigram], bands: Bands) -> tuple[list[str], NDArray[np.int64], Int32s]:
         """(names, row ends (N + 1,), numbers): each visit's distinct findings, as numbers into the names.
 
         Facts come first among the names, anchors first among those.
         """
-        join = self._joins(bigrams)
+        self.read()
+        join = Joins.of(bigrams, self.words, self.words.__getitem__)
         measured_row, measured = self._measured(bands)
         names = [*self.facts, *self.words]
         offset = len(self.facts)
@@ -221,7 +263,8 @@ class Collector:
             start = self._word_end[rows.start]
             ends = np.frombuffer(self._word_end, dtype=np.int64)[rows.start + 1 : rows.stop + 1] - start
             row = np.searchsorted(ends, np.arange(coded.size), side="right")
-            word, row = _joined(coded, row, join)
+            word, first, _ = join.join(coded >> 1, (coded & 1).astype(bool))
+            row = row[first]
             low, high = fact_end[rows.start], fact_end[rows.stop]
             fact_row = np.searchsorted(fact_end[rows.start + 1 : rows.stop + 1], np.arange(low, high), side="right")
             width = len(names) + 1
@@ -246,16 +289,6 @@ class Collector:
         order = np.argsort(row, kind="stable")
         return row[order], found[order]
 
-    def _joins(self, bigrams: frozenset[Bigram]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(keys, numbers): sorted keys a * 2^32 + b of pairs of word numbers, and the number of the joined word."""
-        join = {}
-        for a, b in bigrams:
-            for sign in ("", "neg:"):
-                if sign + a in self.words and sign + b in self.words:
-                    join[(self.words[sign + a] << 32) + self.words[sign + b]] = self.words[f"{sign}{a}_{b}"]
-        keys = sorted(join)
-        return np.array(keys, dtype=np.int64), np.array([join[key] for key in keys], dtype=np.int64)
-
     def _chunks(self) -> Iterator[tuple[range, NDArray[np.int64]]]:
         """Rows in runs of about CHUNK words, with their coded words."""
         ends = np.frombuffer(self._word_end, dtype=np.int64)
@@ -274,25 +307,3 @@ def _append(values: array[int], ends: array[int], more: array[int], more_ends: a
     offset = len(values)
     values.extend(more)
     ends.extend(offset + end for end in more_ends[1:])
-
-
-def _joined(
-    coded: NDArray[np.int64], row: NDArray[np.int64], join: tuple[NDArray[np.int64], NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Words and their rows with pairs joined as `join_bigrams` does: from left to right, without overlap."""
-    word = coded >> 1
-    keys, numbers = join
-    if not keys.size or word.size < 2:
-        return word, row
-    key = (word[:-1] << 32) + word[1:]
-    at = np.minimum(np.searchsorted(keys, key), keys.size - 1)
-    pair = (keys[at] == key) & ~(coded[1:] & 1).astype(bool)
-    # Greedy without a loop: in a run of overlapping pairs the 1st, 3rd, 5th … are taken.
-    place = np.arange(pair.size)
-    begins = pair & ~np.concatenate([[False], pair[:-1]])
-    start = np.maximum.accumulate(np.where(begins, place, 0))
-    taken = np.flatnonzero(pair & ((place - start) % 2 == 0))
-    word[taken] = numbers[at[taken]]
-    keep = np.ones(word.size, dtype=bool)
-    keep[taken + 1] = False
-    return word[keep], row[keep]

@@ -1,122 +1,195 @@
 """Finder: what a visit's fields say, by name, and which of it stands for a condition.
 
-A finding's name says where it comes from: a bare word (`chest_pain`) or `neg:` word from the notes, `age:40-50`,
-`sex:F`, `hx:` a drug of the medication history, `rx:` a drug dispensed, and `system:label` for any other code.
+A finding's name says where it comes from:
+
+    vomiting                     a concept of the lexicon that the record mentions as present, or a word of the notes
+    neg:vomiting                 the same, denied
+    hx:stroke                    historical; possible:pneumonia: not certain; family:diabetes: of another person
+    hx:warfarin, rx:ceftriaxone  a drug taken at home, a drug given here; so are drug classes (hx:anticoagulant)
+    age:40-50, sex:F             and `system:label` for a code whose label names no concept
+
+A concept that is mentioned implies its wider concepts, unless it is denied. Without a lexicon (vocabularies of schema 1
+and 2) notes are words and denied words alone, and a drug or code is its label.
 
 **What leaves.** A finding that an anchor is made of must not stay an ordinary finding: it would be on whenever the
 anchor is, whatever the condition. So these leave:
+- the concept that an anchor's phrase means: every mention of it, or of a kind of it, fires the anchor;
 - every word of an anchor's phrase ("s/p fall" takes `s/p` and `fall` with it, in every field);
 - a joined word that holds a whole anchor (`etoh_abuse`) or is part of one (`urinary_tract`); `chest_pain` stays though
   "abd pain" takes `pain`. The words of a mention that fires an anchor are not joined with their neighbours: "chronic
   abd pain" is the anchor and `chronic`, not `chronic_abd`;
 - a drug or code that is an anchor, in the field where it is one. Tamsulosin dispensed is an anchor of kidney stones, so
   `rx:tamsulosin` leaves; tamsulosin taken at home is not, so `hx:tamsulosin` stays.
-A negated mention (`neg:etoh`) neither fires the anchor nor leaves: it is a finding of its own, as in the paper.
+A denied mention (`neg:etoh`) neither fires the anchor nor leaves: it is a finding of its own, as in the paper.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from whatelse.anchors import AnchorSet
+import numpy as np
+
+from whatelse.annotators import AnchorSet
+from whatelse.cohort.coded import code_findings, number_findings
 from whatelse.errors import ConditionError
-from whatelse.text import Rules, Token, load_rules, tokenize
-from whatelse.visits import CODE_FIELDS, Code, Visit
+from whatelse.knowledge import age_band
+from whatelse.text import Rules, load_rules, tokenize
+from whatelse.text.assertion import HISTORICAL, NEGATED, PRESENT
+from whatelse.text.lexicon import DRUG, DRUG_CLASS, EMPTY, Lexicon
+from whatelse.text.matcher import ANCHOR, END, ID, NOTE, START, TYPE
+from whatelse.text.reader import NoteReader, Phrase, finding_name
+from whatelse.types import Ints
+from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Code, Visit
 
 Words = tuple[str, ...]
-Signs = tuple[str, ...]
-_PREFIX = {"medication_history": "hx:", "dispensed": "rx:"}
+FIELD_BITS = {field: 1 << k for k, field in enumerate(TEXT_FIELDS)}
 REMEMBERED = 100_000  # codes; drug names are typed by people, so there is no end to them
 
 
-class Finder:
-    """An AnchorSet made ready for matching. `rules` are negation rules: a shipped name, a path, or loaded ones."""
+class Notes(NamedTuple):
+    """The notes of visits, one after the other.
 
-    def __init__(self, anchors: AnchorSet, rules: str | Path | Rules = "default") -> None:
-        self.anchors = anchors
-        self.rules = load_rules(rules)
-        self._starts: dict[str, list[tuple[Words, Signs, int, int, tuple[str, ...]]]] = {}
+    texts  the notes; row: (notes,) the visit of each; field: (notes,) its place in TEXT_FIELDS
+    """
+
+    texts: list[str]
+    row: Ints
+    field: Ints
+
+
+class AnchorMention(NamedTuple):
+    """An anchor phrase in a note: condition and number of its anchor, and text[start:end] of a field of visit `row`."""
+
+    row: int
+    condition: int
+    anchor: int
+    field: str
+    start: int
+    end: int
+
+
+class Finder:
+    """An AnchorSet, assertion rules and a lexicon made ready for reading visits.
+
+    rules     a shipped name, a path, or loaded ones
+    lexicon   the concepts; EMPTY: notes are words alone
+    """
+
+    def __init__(self, anchors: AnchorSet, rules: str | Path | Rules = "default", lexicon: Lexicon = EMPTY) -> None:
+        self.anchors, self.rules, self.lexicon = anchors, load_rules(rules), lexicon
         self._phrases: set[Words] = set()
+        self.phrase_of: list[tuple[int, int]] = []  # condition and number of the anchor of each phrase
+        self._coded = []
         for i, condition in enumerate(anchors.conditions):
             for number, anchor in enumerate(condition.anchors):
                 if anchor.how != "phrase":
+                    self._coded += [(i, anchor, field) for field in anchor.fields]
                     continue
-                tokens = tokenize(anchor.value, self.rules)
-                words = tuple(t.text for t in tokens)
+                words = tuple(t.text for t in tokenize(anchor.value, self.rules))
                 if not words:
                     raise ConditionError(f"condition {condition.name!r}: anchor {anchor.value!r} has no word in it")
                 self._phrases.add(words)
-                signs = tuple(_between(anchor.value, a, b) for a, b in pairwise(tokens))
-                self._starts.setdefault(words[0], []).append((words, signs, i, number, anchor.fields))
+                self.phrase_of.append((i, number))
         self._words = {word for phrase in self._phrases for word in phrase}
-        self._coded = [
-            (i, anchor, field)
-            for i, condition in enumerate(anchors.conditions)
-            for anchor in condition.anchors
-            if anchor.how != "phrase"
-            for field in anchor.fields
-        ]
-        self._memo: dict[tuple[str, Code], tuple[str, tuple[int, ...]]] = {}
+        self._memo: dict[tuple[str, Code], tuple[tuple[str, ...], tuple[int, ...]]] = {}
 
-    def all_phrases(self) -> list[tuple[Words, Signs, int, tuple[str, ...]]]:
-        """(words, the signs between them, condition, fields) of every anchor that is a phrase."""
-        return [(words, signs, i, fields) for some in self._starts.values() for words, signs, i, _, fields in some]
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "reader"}  # a lock cannot travel
 
-    def tokens(self, text: str) -> list[Token]:
-        """The words of a note, before bigrams are joined."""
-        return tokenize(text, self.rules)
+    @cached_property
+    def reader(self) -> NoteReader:
+        """The reader of notes, which knows the anchors that are phrases."""
+        phrases = []
+        for i, number in self.phrase_of:
+            condition = self.anchors.conditions[i]
+            anchor = condition.anchors[number]
+            bits = sum(FIELD_BITS.get(field, 0) for field in anchor.fields)
+            phrases.append(Phrase(anchor.value, bits, condition.kind == "history"))
+        return NoteReader(self.lexicon, self.rules, phrases)
 
-    def phrases(self, field: str, text: str, tokens: list[Token]) -> list[tuple[int, int, int]]:
-        """(condition, first token, last token) of every anchor phrase in a note `text`, given its tokens. O(tokens)."""
-        return [(condition, a, b) for condition, _, a, b in self.mentions(field, text, tokens)]
+    def notes(self, visits: Iterable[Visit]) -> Notes:
+        """The notes of visits that have any text."""
+        texts, row, field = list[str](), list[int](), list[int]()
+        for v, visit in enumerate(visits):
+            for k, name in enumerate(TEXT_FIELDS):
+                if text := getattr(visit, name):
+                    texts.append(text)
+                    row.append(v)
+                    field.append(k)
+        return Notes(texts, np.array(row, np.int64), np.array(field, np.int64))
 
-    def mentions(self, field: str, text: str, tokens: list[Token]) -> list[tuple[int, int, int, int]]:
-        """(condition, number of its anchor, first token, last token) of every anchor phrase in a note.
+    def items(self, notes: Notes, ages: Sequence[float | None]) -> Ints:
+        """Mentions, words and anchors of notes (`text/matcher.py`); ages: of visits. Hold `reader.lock` meanwhile."""
+        return self.reader.items(notes.texts, 1 << notes.field, [ages[row] for row in notes.row.tolist()])
 
-        Its words follow one another, none is negated, and between them stand blanks or a hyphen and the signs that the
-        phrase has there: "abd. pain" is "abd. pain", not "abd pain" nor "abd; pain".
-        """
+    def anchor_mentions(self, visits: Sequence[Visit]) -> list[AnchorMention]:
+        """Where anchor phrases fire in the notes of visits, note by note in reading order."""
+        notes = self.notes(visits)
+        with self.reader.lock:
+            items = self.items(notes, [visit.age for visit in visits])
+        items = items[items[:, TYPE] == ANCHOR]
         found = []
-        starts = self._starts
-        for k, token in enumerate(tokens):
-            if token.text in starts:
-                for words, signs, condition, number, fields in starts[token.text]:
-                    run = tokens[k : k + len(words)]
-                    if field in fields and _follows(text, run, words, signs):
-                        found.append((condition, number, k, k + len(words) - 1))
+        for item in items.tolist():
+            note = item[NOTE]
+            condition, anchor = self.phrase_of[item[ID]]
+            field = TEXT_FIELDS[notes.field[note]]
+            found.append(AnchorMention(int(notes.row[note]), condition, anchor, field, item[START], item[END]))
         return found
 
-    def rest(self, tokens: list[Token], found: list[tuple[int, int, int]]) -> list[Token]:
-        """`tokens` without those of the anchor phrases `found` among them; nothing is joined over the gaps."""
-        if not found:
-            return tokens
-        taken = {k for _, first, last in found for k in range(first, last + 1)}
-        return [t._replace(opens=t.opens or k - 1 in taken) for k, t in enumerate(tokens) if k not in taken]
+    # ---- names
 
-    def code(self, field: str, code: Code) -> tuple[str, tuple[int, ...]]:
-        """A code's finding name and the conditions it is an anchor of (usually none). Remembered: O(1)."""
+    def mention_names(self, concept: int, assertion: int, flags: int) -> list[str]:
+        """The findings that a mention is: its own, and unless it is denied those of its wider concepts."""
+        return self.concept_names(self.reader.concepts[concept], assertion, flags)
+
+    def concept_names(self, name: str, assertion: int, flags: int = 0) -> list[str]:
+        """`mention_names` of a concept by name."""
+        lexicon = self.lexicon
+        entry = lexicon.by_name.get(name)
+        kind, lasting = (entry.kind, entry.lasting) if entry else ("", False)
+        own = finding_name(name, kind, lasting, assertion, flags)
+        if not own or assertion == NEGATED:
+            return [own] if own else []
+        drug = kind in (DRUG, DRUG_CLASS)
+        wider = PRESENT if assertion == HISTORICAL and lasting and not drug else assertion
+        names = [own]
+        for parent in lexicon.ancestors(name):
+            above = lexicon.by_name.get(parent)
+            names.append(finding_name(parent, above.kind if above else "", False, wider, flags))
+        return names
+
+    def code(self, field: str, code: Code) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The findings that a code is, and the conditions it is an anchor of (usually none). Remembered: O(1)."""
         known = self._memo.get((field, code))
         if known is None:
             conditions = dict.fromkeys(i for i, anchor, f in self._coded if f == field and anchor.matches(code))
-            known = code_name(field, code), tuple(conditions)
+            known = code_findings(self, field, code), tuple(conditions)
             if len(self._memo) >= REMEMBERED:
                 self._memo.clear()
             self._memo[field, code] = known
         return known
 
-    def facts(self, visit: Visit) -> Iterator[tuple[str, tuple[int, ...], str, Code | None]]:
-        """What a visit holds besides its notes: (finding name, conditions it anchors, field, code)."""
+    def facts(self, visit: Visit) -> Iterator[tuple[tuple[str, ...], tuple[int, ...], str, Code | None]]:
+        """What a visit holds besides its notes: (finding names, conditions they anchor, field, code)."""
         if visit.age is not None:
             decade = int(visit.age // 10) * 10
-            yield f"age:{decade}-{decade + 10}", (), "age", None
+            bands = (f"age:{age_band(visit.age)}",) if self.lexicon.entries else ()
+            yield (f"age:{decade}-{decade + 10}", *bands), (), "age", None
         if visit.sex is not None:
-            yield f"sex:{visit.sex}", (), "sex", None
+            yield (f"sex:{visit.sex}",), (), "sex", None
         for field in CODE_FIELDS:
             for code in getattr(visit, field) or ():
                 yield *self.code(field, code), field, code
+        if names := tuple(number_findings(self, visit)):
+            yield names, (), "numbers", None
+
+    @cached_property
+    def anchor_concepts(self) -> frozenset[str]:
+        """Concepts that an anchor names: they leave."""
+        return frozenset(self.reader.concepts[c] for c in self.reader.anchor_concepts if c >= 0)
 
     def leaves(self, word: str) -> bool:
         """Whether a word, joined or not, is left out because an anchor is made of it. Never a `neg:` word."""
@@ -129,34 +202,3 @@ class Finder:
             return True
         size = len(parts)
         return any(parts == phrase[i : i + size] for phrase in self._phrases for i in range(len(phrase) - size + 1))
-
-
-def code_name(field: str, code: Code) -> str:
-    """The name of the finding that a code is: its label where it has one, else the code itself.
-
-    Drug names as hospitals dispense them lose their brand and strength ("Aspirin 81mg TAB" is `rx:aspirin`);
-    the labels of a drug classification (code system "drug") are taken whole.
-    """
-    label = (code.name or "").strip().lower()
-    if field in _PREFIX:
-        if label and code.system != "drug":
-            label = re.split(r"\s*[\[(]|\s+\d", label)[0].strip(" *,") or label
-        return _PREFIX[field] + (label or f"{code.system} {code.code}")
-    return f"{code.system}:{label or code.code}"
-
-
-def _follows(text: str, run: list[Token], words: Words, signs: Signs) -> bool:
-    if len(run) != len(words) or run[0].negated:
-        return False
-    for k, sign in enumerate(signs, start=1):
-        token = run[k]
-        if token.text != words[k] or token.negated or token.opens != bool(sign):
-            return False
-        if sign and _between(text, run[k - 1], token) != sign:
-            return False
-    return True
-
-
-def _between(text: str, a: Token, b: Token) -> str:
-    """The signs between two words that follow one another: "" where only blanks or a hyphen are."""
-    return "".join(text[a.end : b.start].split(" ")).replace("\t", "") if b.opens else ""

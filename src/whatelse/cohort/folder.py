@@ -4,7 +4,9 @@ It holds two files:
 - `visits.arrow`, one Arrow record batch that is opened by memory map: `id`, `findings` (a list of finding numbers for
   each visit: its offsets and values are the CSR matrix itself), `conditions` (a list of the numbers of the conditions
   that are true, or null where nothing is known) and `unknown` (a list of the numbers of the conditions of which nobody
-  knows, null where nothing is known; version 1 did not have it: all or nothing was known of a visit);
+  knows, null where nothing is known; version 1 did not have it: all or nothing was known of a visit), and `fields` (a
+  list of the fields that the record had, as places in the sorted list of fields that findings come from; cohorts of
+  version 0.2 and before do not have it);
 - `cohort.json`: the vocabulary, where the visits came from, and what `visits.arrow` must be like.
 A cohort that Spark built has, instead of `visits.arrow`, the folder `visits.parquet` (version 3): the same columns, and
 `row`, the number of each visit, for they stand there in any order.
@@ -24,13 +26,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from whatelse.cohort.fields import FieldCollector, FieldSets
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
+from whatelse.types import Bools
 
 VERSION = 2
 DATASET = 3  # the version of a header beside a Parquet dataset
 READABLE = (1, 2, DATASET)
-Bools = NDArray[np.bool_]
 
 
 def check_place(folder: Path) -> None:
@@ -61,6 +64,12 @@ def read_header(folder: Path) -> dict[str, Any]:
     """The content of cohort.json, or a CohortError that says why this is not a cohort."""
     path = folder / "cohort.json"
     if not path.is_file():
+        if left := sorted(folder.absolute().parent.glob(f".{folder.name}-*/old/cohort.json")):
+            where = left[-1].parent.relative_to(folder.absolute().parent)
+            raise CohortError(
+                f"{folder} is not there: writing it was interrupted. The cohort from before is in the same folder as "
+                f"'{where}': move it back"
+            )
         raise CohortError(f"{folder} is not a cohort: it has no cohort.json; make one with 'whatelse build'")
     try:
         header = json.loads(path.read_text("utf-8"))
@@ -84,8 +93,15 @@ def vocabulary_of(folder: str | Path) -> Vocabulary:
 # ---- the visits
 
 
-def columns_of(ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: Bools, known: Bools) -> pa.RecordBatch:
-    """Visits as Arrow columns: id, findings, conditions that are true, and those of which nobody knows."""
+def columns_of(
+    ids: list[str],
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    Y: Bools,
+    known: Bools,
+    fields: list[list[int]] | None = None,
+) -> pa.RecordBatch:
+    """Visits as Arrow columns: id, findings, conditions that are true, those of which nobody knows, fields."""
     some = np.asarray(known.any(axis=1))
     return pa.record_batch(
         {
@@ -93,8 +109,28 @@ def columns_of(ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: B
             "findings": pa.ListArray.from_arrays(indptr.astype(np.int32), indices.astype(np.int32)),
             "conditions": _lists(Y, ~some),
             "unknown": _lists(~known & some[:, None], ~some),
+            **({} if fields is None else {"fields": pa.array(fields, pa.list_(pa.int32()))}),
         }
     )
+
+
+def fields_of(columns: pa.RecordBatch | pa.Table, names: list[str], path: object) -> FieldSets | None:
+    """The fields that visits have, of what `columns_of` made; None where that was not kept."""
+    if "fields" not in columns.schema.names:
+        return None
+    lists = columns.column("fields")
+    if lists.null_count:
+        return None
+    gathered = FieldCollector()
+    kinds: dict[tuple[int, ...], frozenset[str]] = {}
+    for given in lists.to_pylist():
+        key = tuple(given)
+        if key not in kinds:
+            if not all(0 <= k < len(names) for k in key):
+                raise CohortError(f"{path} is damaged: it has fields that the vocabulary does not have")
+            kinds[key] = frozenset(names[k] for k in key)
+        gathered.add(kinds[key])
+    return gathered.done()
 
 
 def label_arrays(

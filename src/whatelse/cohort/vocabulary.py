@@ -6,33 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.anchors import AnchorSet
-from whatelse.cohort.bands import Bands, band, band_names
+from whatelse.annotators import AnchorSet
+from whatelse.cohort.bands import Bands, band_names
+from whatelse.cohort.batches import BatchReader, Found
+from whatelse.cohort.fields import given_fields
 from whatelse.cohort.findings import Finder
 from whatelse.errors import CohortError, InputError, WhatelseError
-from whatelse.text import Rules, join_bigrams, load_rules
-from whatelse.text.rules import SHIPPED
-from whatelse.visits import TEXT_FIELDS, Code, Visit
+from whatelse.text import Rules, load_rules
+from whatelse.text.lexicon import DRUG, DRUG_CLASS, EMPTY, Lexicon
+from whatelse.text.rules import SHIPPED, load_named_rules
+from whatelse.types import Int32s
+from whatelse.visits import TEXT_FIELDS, Visit
 
-Ints = NDArray[np.int32]
 ASKED_SYSTEMS = ("rfv", "vital", "chronic", "visit")  # coded findings that a person can answer for
-SCHEMA = 2  # of the JSON form; 1 had the name or path of the rules instead of the rules themselves
-
-
-class Found(NamedTuple):
-    """One place where a finding was found: `text[start:end]` of a note's field, or a code, or neither (age, sex)."""
-
-    finding: int
-    field: str
-    start: int | None = None
-    end: int | None = None
-    negated: bool = False
-    code: Code | None = None
+SCHEMA = 3  # of the JSON form; 2 had no lexicon, 1 had the name or path of the rules instead of the rules themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +35,10 @@ class Vocabulary:
     counts   (n,) visits of the cohort it was made from that have the finding
     visits   how many visits that cohort had
     anchors  the conditions
-    rules    the negation rules themselves; a shipped name or a path is loaded
+    rules    the assertion rules themselves; a shipped name or a path is loaded
     bigrams  pairs of words that are joined
     bands    the cuts between the bands of each number (`bands.py`)
+    lexicon  the concepts that notes and codes are read for; EMPTY: notes are words alone
     source   how the files were read that it was made from, as JSON values: `read_visits(…, like=vocabulary.source)`
              reads files like them. It names columns, never a path
     """
@@ -58,6 +51,7 @@ class Vocabulary:
     bigrams: frozenset[tuple[str, str]] = frozenset()
     bands: Bands = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
+    lexicon: Lexicon = EMPTY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", load_rules(self.rules))
@@ -86,13 +80,14 @@ class Vocabulary:
         if self.conditions != other.conditions:
             raise CohortError(
                 f"the cohort is about other conditions ({len(other.conditions)}) than the model "
-                f"({len(self.conditions)}): build it with 'whatelse build --like' the cohort that was learned from"
+                f"({len(self.conditions)}): build it with 'whatelse build --vocabulary-from' the cohort "
+                "that was learned from"
             )
         differ = sum(a != b for a, b in zip(self.names, other.names, strict=False))
         differ += abs(len(self.names) - len(other.names))
         raise CohortError(
             f"{differ:,} of the cohort's {len(other.names):,} columns mean other findings than the model's "
-            f"{len(self.names):,}: build it with 'whatelse build --like' the cohort that was learned from"
+            f"{len(self.names):,}: build it with 'whatelse build --vocabulary-from' the cohort that was learned from"
         )
 
     @cached_property
@@ -102,57 +97,20 @@ class Vocabulary:
 
     def find(self, visit: Visit) -> list[Found]:
         """Every mention of every finding, note by note in reading order, then codes. O(length of the record)."""
-        finder, index, first = self._finder, self.index, len(self.names) - len(self.conditions)
-        found: list[Found] = []
-        for note in TEXT_FIELDS:
-            text = getattr(visit, note)
-            if not text:
-                continue
-            tokens = finder.tokens(text)
-            phrases = finder.phrases(note, text, tokens)
-            for condition, a, b in phrases:
-                found.append(Found(first + condition, note, tokens[a].start, tokens[b].end))
-            for token in join_bigrams(finder.rest(tokens, phrases), self.bigrams):
-                j = index.get(token.word)
-                if j is not None:
-                    found.append(Found(j, note, token.start, token.end, token.negated))
-        for name, conditions, where, code in finder.facts(visit):
-            found.extend(Found(first + i, where, code=code) for i in conditions)
-            j = index.get(name)
-            if j is not None:
-                found.append(Found(j, where, code=code))
-        for name, value in visit.numbers or ():
-            j = index.get(self._band_names[name][band(self.bands[name], value)]) if name in self._band_names else None
-            if j is not None:
-                found.append(Found(j, "numbers"))
+        return self.reader.find(visit)
+
+    def present(self, visit: Visit) -> Int32s:
+        """The findings that a visit has: sorted, distinct."""
+        found: Int32s = self.reader.present([visit]).indices
         return found
 
-    def unknown_words(self, visit: Visit) -> tuple[int, int]:
-        """How many words of the notes are neither findings nor part of an anchor, and how many words there are."""
-        unknown = words = 0
-        for note in TEXT_FIELDS:
-            if text := getattr(visit, note):
-                tokens = self._finder.tokens(text)
-                rest = self._finder.rest(tokens, self._finder.phrases(note, text, tokens))
-                words += len(tokens)
-                unknown += sum(token.word not in self.index for token in join_bigrams(rest, self.bigrams))
-        return unknown, words
-
-    def present(self, visit: Visit) -> Ints:
-        """The findings that a visit has: sorted, distinct."""
-        return np.unique(np.array([f.finding for f in self.find(visit)], dtype=np.int32))
-
-    def unobserved(self, visit: Visit) -> Ints:
-        """The findings that nobody looked for, sorted: those of fields that are None.
+    def unobserved(self, visit: Visit) -> Int32s:
+        """The findings that nobody looked for, sorted: those that come from fields that are None.
 
         A word is unobserved if the visit has no note at all; an anchor, if the visit has none of the fields
         it is looked for in; a band of a number, if the visit does not have that number.
         """
-        measured = {f"number {name}" for name, _ in visit.numbers or ()}
-        missing = {name for name in self._fields if name not in measured and getattr(visit, name, None) is None}
-        if not missing:
-            return np.empty(0, dtype=np.int32)
-        return np.array([j for j, fields in enumerate(self._sources) if fields <= missing], dtype=np.int32)
+        return self.reader.hidden(given_fields(visit))
 
     @cached_property
     def askable(self) -> NDArray[np.int64]:
@@ -172,7 +130,7 @@ class Vocabulary:
     def parts(self) -> dict[str, NDArray[np.intp]]:
         """The parts of a record -> the ordinary findings that come from each."""
         ordinary = len(self.names) - len(self.conditions)
-        part = [_PARTS.get(next(iter(fields), ""), "other") for fields in self._sources[:ordinary]]
+        part = [next((p for f, p in _PARTS.items() if f in fields), "other") for fields in self._sources[:ordinary]]
         return {name: np.flatnonzero([p == name for p in part]) for name in dict.fromkeys(part)}
 
     # ---- JSON
@@ -188,6 +146,7 @@ class Vocabulary:
             "bigrams": sorted(map(list, self.bigrams)),
             "bands": {name: list(cuts) for name, cuts in self.bands.items()},
             "source": dict(self.source),
+            "lexicon": self.lexicon.to_json() if self.lexicon.entries else None,
             **self.anchors.to_json(),
         }
 
@@ -199,6 +158,7 @@ class Vocabulary:
             raise CohortError(f"the vocabulary is of schema {schema}, this whatelse reads {SCHEMA}: upgrade whatelse")
         rules = _rules(value.get("rules"))
         try:
+            lexicon = EMPTY if value.get("lexicon") is None else Lexicon.from_json(value["lexicon"])
             return cls(
                 names=tuple(_strings(value["names"])),
                 counts=np.array(value["counts"], dtype=np.int64),
@@ -208,6 +168,7 @@ class Vocabulary:
                 bigrams=frozenset((a, b) for a, b in map(_strings, value["bigrams"])),
                 bands={str(name): _cuts(cuts) for name, cuts in dict(value.get("bands", {})).items()},
                 source=dict(value.get("source", {})),
+                lexicon=lexicon,
             )
         except (KeyError, TypeError, ValueError) as problem:
             said = f": {problem}" if isinstance(problem, WhatelseError) else ""
@@ -215,9 +176,17 @@ class Vocabulary:
 
     # ---- made once
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("reader", "_finder")}
+
+    @cached_property
+    def reader(self) -> BatchReader:
+        """What reads visits: one, or many at once."""
+        return BatchReader(self)
+
     @cached_property
     def _finder(self) -> Finder:
-        return Finder(self.anchors, self.rules)
+        return Finder(self.anchors, self.rules, self.lexicon)
 
     @cached_property
     def _band_names(self) -> dict[str, list[str]]:
@@ -230,19 +199,25 @@ class Vocabulary:
             f"anchor:{c.name}": frozenset(f for a in c.anchors for f in a.fields) for c in self.anchors.conditions
         }
         numbers = {f: frozenset([f"number {name}"]) for name, bands in self._band_names.items() for f in bands}
-        named = numbers | anchors
-        return [named[name] if name in named else _fields_of(name) for name in self.names]
+        named = {name: fields for name, fields in (numbers | anchors).items() if name in self.index}
+        lexicon = self.lexicon
+        fields = {
+            name: _fields_of_concept(name, lexicon) if lexicon.entries else _fields_of(name) for name in self.names
+        }
+        return list((fields | named).values())
 
     @cached_property
-    def _fields(self) -> frozenset[str]:
+    def fields(self) -> frozenset[str]:
+        """All fields that findings come from."""
         return frozenset().union(*self._sources)
 
 
-_PARTS = dict.fromkeys(TEXT_FIELDS, "notes") | {
+_PARTS = {  # the first field of a finding in this order says its part
     "age": "age and sex",
     "sex": "age and sex",
     "medication_history": "home drugs",
     "dispensed": "drugs given",
+    **dict.fromkeys(TEXT_FIELDS, "notes"),
     "coded": "codes and vital signs",
 }
 _BY_PREFIX = {"age": "age", "sex": "sex", "hx": "medication_history", "rx": "dispensed"}
@@ -254,6 +229,17 @@ def _fields_of(name: str) -> frozenset[str]:
     if not colon or prefix == "neg" or prefix.startswith("#"):
         return frozenset(TEXT_FIELDS)
     return frozenset([_BY_PREFIX.get(prefix, "coded")])
+
+
+def _fields_of_concept(name: str, lexicon: Lexicon) -> frozenset[str]:
+    """As `_fields_of`, where labels of codes are read as text: a concept comes from notes or from codes."""
+    prefix, colon, rest = name.rpartition(":")
+    entry = lexicon.by_name.get(rest)
+    if prefix in ("hx", "rx") and (entry is None or entry.kind in (DRUG, DRUG_CLASS)):
+        return frozenset([*TEXT_FIELDS, _BY_PREFIX[prefix]])
+    if not colon or prefix in ("neg", "possible", "family", "hx") or prefix.startswith("#"):
+        return frozenset([*TEXT_FIELDS, "coded", "numbers"])
+    return _fields_of(name)
 
 
 def _cuts(value: Iterable[Any]) -> tuple[float, ...]:
@@ -276,7 +262,7 @@ def _rules(value: Any) -> Rules:
             "the vocabulary names a file of negation rules instead of holding the rules, as older versions wrote it; "
             "that file is not opened: build the cohort again with 'whatelse build … --rules FILE', then fit again"
         )
-    return load_rules(value)
+    return load_named_rules(value)
 
 
 def _strings(value: Iterable[Any]) -> Sequence[str]:

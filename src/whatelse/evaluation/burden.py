@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatelse.noisyor.params import Bools, Floats
+from whatelse.types import Bools, Floats
 
 THRESHOLDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

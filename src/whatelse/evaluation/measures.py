@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from whatelse.cohort import Cohort
-from whatelse.evaluation.trust import trust
+from whatelse.evaluation.calibration import trust
 from whatelse.learning.learners import Learned
-from whatelse.noisyor.recovery import (
+from whatelse.noisyor.heldout_metrics import (
     METRICS,
     Recovery,
     heldout_anchor_draws,
@@ -18,6 +18,7 @@ from whatelse.noisyor.recovery import (
     heldout_tag_draws,
     heldout_tag_scores,
     paired_test,
+    resample_counts,
 )
 from whatelse.tagger import Tagger
 
@@ -59,9 +60,7 @@ def share_closed(
     """
     if low not in recoveries or high not in recoveries:
         return []
-    rng = np.random.default_rng(seed)
-    visits = recoveries[low].visits
-    counts = np.stack([rng.multinomial(visits, np.full(visits, 1 / visits)) for _ in range(resamples)])
+    counts = np.stack(list(resample_counts(recoveries[low].visits, resamples, seed)))
     out = []
     for metric in METRICS:
         floor, ceiling = recoveries[low].by_visit[metric], recoveries[high].by_visit[metric]

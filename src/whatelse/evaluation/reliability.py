@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.heldout_metrics import resample_counts
+from whatelse.types import Bools, Floats
 
 CLIP = 1e-6
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
@@ -37,10 +38,7 @@ def ratio(
     _, which = np.unique(np.arange(len(top)) if groups is None else np.asarray(groups), return_inverse=True)
     count = int(which.max()) + 1
     parts = np.stack([np.bincount(which, top, count), np.bincount(which, bottom, count)], 1)
-    rng = np.random.default_rng(seed)
-    # multinomial counts, four times as fast as rng.multinomial gives them
-    times = (np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(resamples))
-    drawn = np.stack([time @ parts for time in times])
+    drawn = np.stack([times @ parts for times in resample_counts(count, resamples, seed)])
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = np.nanquantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
     return Ratio(float(top.sum() / bottom.sum()), float(low), float(high))

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from whatelse import __version__
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
-from whatelse.evaluation.bench import Bench, Plan, labels_of
-from whatelse.evaluation.kept import digest
+from whatelse.evaluation.experiment import Experiment, Plan, labels_of
 from whatelse.evaluation.measures import compare, share_closed
+from whatelse.evaluation.result_cache import digest
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TOLERANT
 from whatelse.learning import learners as learning
 from whatelse.learning.learners import Progress
-from whatelse.learning.nvil_course import hold_out
-from whatelse.noisyor.recovery import heldout_tag_draws
+from whatelse.learning.paper.nvil_course import hold_out
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws
 from whatelse.text import load_rules
 
 __all__ = ["Plan", "reproduce"]
@@ -41,7 +41,7 @@ def reproduce(train: Cohort, test: Cohort, plan: Plan, progress: Progress | None
     rates = _rates(learn_from, select_by, plan)
     draws = heldout_tag_draws(labels_of(tested), seed=plan.seed, draws=plan.draws)
     about = digest(train, test) if plan.keep else ""
-    bench = Bench(learn_from, select_by, tested, test, rates, plan, draws, told, about)
+    bench = Experiment(learn_from, select_by, tested, test, rates, plan, draws, told, about)
     measured, left_out = bench.run()
     recoveries = {name: row.recovery for name, row in measured.items()}
     rows = []

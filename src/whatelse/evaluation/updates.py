@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from whatelse.evaluation.reliability import CLIP, Ratio, ratio, reliability
+from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import Model
-from whatelse.noisyor.params import Bools, Floats
-from whatelse.noisyor.posterior import posterior
+from whatelse.types import Bools, Floats
 
 SHOWN = 0.2  # the probability from which on a tag is taken to be looked at
 TOLERANCE, BUDGET = 1e-4, 20_000  # of the posteriors that are measured

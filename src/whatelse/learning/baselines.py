@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from whatelse.noisyor.blocks import Blocks, LocalBlocks, as_blocks, fires
 from whatelse.noisyor.mle import count_states, edit_anchors, model_of_counts
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
-from whatelse.noisyor.sums import Blocks, LocalBlocks, as_blocks, fires
+from whatelse.types import Bools, Floats
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
 HELD_OUT = 0.2  # share of the visits that the penalty is chosen by

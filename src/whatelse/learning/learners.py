@@ -14,21 +14,28 @@ from typing import Any
 
 import numpy as np
 
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
 from whatelse.learning.baselines import naive_labels, oracle
-from whatelse.learning.nvil_course import HELD_OUT, L2_CHOICES, HeldoutAnchors, NvilSettings, hold_out, run_courses
-from whatelse.noisyor.anchored.em import fit_em
+from whatelse.learning.em import fit_em
+from whatelse.learning.paper.moments import Counts, moments_model
+from whatelse.learning.paper.nvil_course import (
+    HELD_OUT,
+    L2_CHOICES,
+    HeldoutAnchors,
+    NvilSettings,
+    hold_out,
+    run_courses,
+)
 from whatelse.noisyor.anchored.excuses import refuted
 from whatelse.noisyor.anchored.learner import fit_anchored
+from whatelse.noisyor.blocks import finding_counts
+from whatelse.noisyor.heldout_metrics import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
 from whatelse.noisyor.joint import JointModel, Model
-from whatelse.noisyor.moments import Counts, moments_model
-from whatelse.noisyor.params import Bools, Floats
 from whatelse.noisyor.rates import Rates
-from whatelse.noisyor.recovery import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
-from whatelse.noisyor.sums import finding_counts
 from whatelse.noisyor.taught.learner import fit_labels
+from whatelse.types import Bools, Floats
 
 EM_STEPS = 30
 EDGE_PRICE = 1.0  # what an edge must be worth, in standard errors

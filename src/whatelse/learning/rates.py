@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
-from whatelse.cohort.tally import Tally
+from whatelse.cohort.contingency import Tally
 from whatelse.errors import CohortError
-from whatelse.noisyor.params import Bools, Floats
+from whatelse.types import Bools, Floats
 
 LABELS, ASSUMED, GIVEN = "labels", "assumed", "given"
 """Where noise rates come from."""

@@ -1,13 +1,13 @@
 """The numerical core: a bipartite noisy-or network as arrays. No strings, no files, no visits."""
 
-from whatelse.noisyor.enumeration import enumerate_posterior
-from whatelse.noisyor.gibbs import Gibbs, gibbs, held_out_anchor
-from whatelse.noisyor.heldout import heldout_tag
+from whatelse.noisyor.attribution import Why, why
+from whatelse.noisyor.inference.enumeration import enumerate_posterior
+from whatelse.noisyor.inference.gibbs import Gibbs, gibbs, held_out_anchor
+from whatelse.noisyor.inference.heldout import heldout_tag
+from whatelse.noisyor.inference.posterior import Posterior, posterior
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.likelihood import finding_marginals, log_joint, sample
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.posterior import Posterior, posterior
-from whatelse.noisyor.why import Why, why
 
 __all__ = [
     "Gibbs",

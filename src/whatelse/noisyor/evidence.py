@@ -28,14 +28,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.curve import IDENTITY, SIZE, bend, length_of
 from whatelse.noisyor.likelihood import as_rows
-from whatelse.noisyor.params import Bools, Floats
-
-Ints = NDArray[np.int64]
+from whatelse.noisyor.recalibration import IDENTITY, SIZE, bend, length_of
+from whatelse.types import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +48,9 @@ class Evidence:
                      condition alone, f = field_centre + field_weight (x - c), is bent to C(f, x) (`curve.py`): the
                      evidence gains C(f, x) - f
     real             (m,) in (0, 1]: of visits that look like condition i, the share that have it
+    company          (m, m): log odds that confirming a condition (column) adds to the others, beyond its coupling
+    silence          (m, n), silence_base (m,), half_length: what a record does not mention. The evidence gains
+                     s (silence_base + silence x), s = L / (L + half_length) for a record with L findings present
     """
 
     weight: Floats
@@ -63,6 +63,10 @@ class Evidence:
     field_centre: Floats = field(default=None)  # type: ignore[arg-type]
     curve: Floats = field(default=None)  # type: ignore[arg-type]
     real: Floats = field(default=None)  # type: ignore[arg-type]
+    silence: Floats = field(default=None)  # type: ignore[arg-type]
+    silence_base: Floats = field(default=None)  # type: ignore[arg-type]
+    half_length: Floats = field(default=None)  # type: ignore[arg-type]
+    company: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         arrays = {
@@ -74,11 +78,14 @@ class Evidence:
         }
         m, n = arrays["weight"].shape if arrays["weight"].ndim == 2 else (0, 0)
         nothing_said = {"bias": np.zeros(m), "field_weight": np.zeros((m, n)), "field_centre": np.zeros(m)}
+        nothing_said |= {"silence": np.zeros((m, n)), "silence_base": np.zeros(m), "half_length": np.ones(1)}
+        nothing_said |= {"company": np.zeros((m, m))}
         for name, nothing in (nothing_said | {"curve": IDENTITY, "real": np.ones(m)}).items():
             given = getattr(self, name)
             arrays[name] = np.array(nothing if given is None else given, np.float64)
         needed = {"weight": (m, n), "centre": (n,), "excuse": (m, n), "anchor_columns": (m,), "anchor_log_odds": (2, m)}
         needed |= {"bias": (m,), "field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,), "real": (m,)}
+        needed |= {"silence": (m, n), "silence_base": (m,), "half_length": (1,), "company": (m, m)}
         for name, value in arrays.items():
             if value.shape != needed[name]:
                 raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {needed[name]}")
@@ -100,8 +107,17 @@ class Evidence:
     @cached_property
     def says_nothing(self) -> bool:
         """Whether the evidence is zero for every visit, and every look real."""
-        told = self.weight.any() or self.excuse.any() or self.bias.any() or self.bends
+        told = self.weight.any() or self.excuse.any() or self.bias.any() or self.bends or self.hears_silence
         return not (told or (self.real < 1).any())
+
+    @cached_property
+    def hears_silence(self) -> bool:
+        """Whether what is not mentioned counts, by the length of the record."""
+        return bool(self.silence_base.any() or self.silence.any())
+
+    def _heard(self, present: Any) -> Any:
+        """The factor s of silence in records with so many findings present."""
+        return present / (present + self.half_length[0])
 
     @cached_property
     def bends(self) -> bool:
@@ -114,6 +130,9 @@ class Evidence:
             return np.zeros((as_rows(X, self.centre.size, "X")[0].size - 1, len(self.weight)))
         x = _matrix(X, self.centre.size)
         total = np.asarray(x @ self.weight.T) - self._at_centre + self.bias
+        if self.hears_silence:
+            heard = self._heard(np.diff(x.indptr))[:, None]
+            total = total + heard * (self.silence_base + np.asarray(x @ self.silence.T))
         seen = np.ones(total.shape, bool)
         if unobserved is not None:
             hidden = _matrix(unobserved, self.centre.size)
@@ -140,6 +159,8 @@ class Evidence:
         beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
         total = self.weight[:, present].sum(1) - self._at_centre + self.bias
         total = total + self.weight[:, unobserved] @ self.centre[unobserved]
+        if self.hears_silence:
+            total = total + self._heard(len(present)) * (self.silence_base + self.silence[:, present].sum(1))
         back = self._taken_back(beside, fires)
         if not self.bends:
             return np.asarray(total + back)

@@ -1,8 +1,8 @@
 """The joint probability of a noisy-or network, draws from it, and the marginal of each finding.
 
-For one visit with findings x and conditions y, p_j(y) = P(X_j = 1 | y) and weights w_j (one unless set):
+For one visit with findings x and conditions y, p_j(y) = P(X_j = 1 | y), and powers w_j and a_j (`absence`):
 
-    log P(x, y) = log P(y) + sum_{j absent} w_j log(1 - p_j(y)) + sum_{j present} w_j log p_j(y)
+    log P(x, y) = log P(y) + sum_{j absent} a_j log(1 - p_j(y)) + sum_{j present} w_j log p_j(y)
 
 The absent part is linear in y: log(1 - l_j) + sum_i y_i log f_ij. Summed once over all findings it leaves a
 correction for the few that are present, so a visit costs its present findings, not n.
@@ -19,13 +19,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Bools, Floats, Ints
 
-Ints = NDArray[np.int64]
 Rows = tuple[Ints, Ints]  # (start (V + 1,), index): row v is index[start[v]:start[v + 1]]
 
 PRIOR_SWEEPS = 200  # Gibbs sweeps over a coupled prior before a draw is used
@@ -36,13 +36,13 @@ class Tables(NamedTuple):
 
     log_odds: Floats  # (m,) of the prior
     log_none: float  # log P(y = 0)
-    log_fail: Floats  # (n, m) w_j log f_ij, with 0 where f_ij = 0
+    log_fail: Floats  # (n, m) a_j log f_ij, with 0 where f_ij = 0
     log_fail_sum: Floats  # (m,) its sum over all findings
-    log_quiet: Floats  # (n,) w_j log(1 - l_j), with 0 where l_j = 1
+    log_quiet: Floats  # (n,) a_j log(1 - l_j), with 0 where l_j = 1
     log_quiet_sum: float
-    sure: Bools  # (n, m) f_ij = 0 and w_j > 0: the condition makes an absent finding impossible
+    sure: Bools  # (n, m) f_ij = 0 and a_j > 0: the condition makes an absent finding impossible
     sure_sum: Ints  # (m,) how many of them
-    always: Bools  # (n,) l_j = 1 and w_j > 0: the finding can never be absent
+    always: Bools  # (n,) l_j = 1 and a_j > 0: the finding can never be absent
     always_sum: int
 
 
@@ -53,9 +53,9 @@ def tables(model: NoisyOr) -> Tables:
     """The tables of a model; kept for as long as the model lives."""
     found = _TABLES.get(model)
     if found is None:
-        used = model.weight > 0
-        log_fail = np.log(model.fail, where=model.fail > 0, out=np.zeros_like(model.fail)) * model.weight
-        log_quiet = np.log1p(-model.leak, where=model.leak < 1, out=np.zeros_like(model.leak)) * model.weight
+        used = model.absence > 0
+        log_fail = np.log(model.fail, where=model.fail > 0, out=np.zeros_like(model.fail)) * model.absence
+        log_quiet = np.log1p(-model.leak, where=model.leak < 1, out=np.zeros_like(model.leak)) * model.absence
         sure = (model.fail == 0) & used
         always = (model.leak == 1) & used
         found = _TABLES[model] = Tables(

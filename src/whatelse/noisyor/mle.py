@@ -25,9 +25,9 @@ from numba import njit, prange
 from numpy.typing import ArrayLike
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.likelihood import Ints
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
-from whatelse.noisyor.sums import Arrays, Blocks, matrix
+from whatelse.noisyor.blocks import Arrays, Blocks, matrix
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Bools, Floats, Ints
 
 LEAK_FLOOR = 1e-7
 """No finding gets a leak below this: a finding that the model calls impossible would make every state impossible."""

@@ -7,7 +7,8 @@ m conditions, n findings. Names live outside: everything here is an index.
 
 Two optional generalisations keep the same inference (both default to the plain noisy-or network):
 `weight` (n,) raises a finding's likelihood to a power in [0, 1], for findings that repeat one another
-more than the model can express; `coupling` (m, m) adds sum_{i<k} J_ik y_i y_k to the log prior.
+more than the model can express, and `absence` (n,) does the same where the finding is absent; `coupling` (m, m) adds
+sum_{i<k} J_ik y_i y_k to the log prior.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import ModelError
+from whatelse.types import Bools, Floats
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 LARGEST = 15.0  # log odds that a prior holds without losing digits
 
 
@@ -35,6 +35,7 @@ class NoisyOr:
     frozen (m+1, n) bool, optional: entries that learning must leave alone; row m is the leaks.
                    Priors are never optimised.
     weight (n,)    in [0, 1], optional (all ones)
+    absence (n,)   in [0, 1], optional (as `weight`): 0 means that an absent finding says nothing
     coupling (m, m) symmetric, zero diagonal, optional (zeros): then `prior` is no longer the exact
                    marginal of the conditions but their log odds when no other condition is on.
 
@@ -47,6 +48,7 @@ class NoisyOr:
     frozen: Bools = field(default=None)  # type: ignore[arg-type]
     weight: Floats = field(default=None)  # type: ignore[arg-type]
     coupling: Floats = field(default=None)  # type: ignore[arg-type]
+    absence: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         prior = _array("prior", self.prior, 1)
@@ -68,6 +70,10 @@ class NoisyOr:
         if weight.shape != (n,):
             raise ModelError(f"weight has {weight.size} findings but fail has {n} columns")
         _in_range("weight", weight)
+        absence = weight.copy() if self.absence is None else _array("absence", self.absence, 1)
+        if absence.shape != (n,):
+            raise ModelError(f"absence has {absence.size} findings but fail has {n} columns")
+        _in_range("absence", absence)
         coupling = np.zeros((m, m)) if self.coupling is None else _array("coupling", self.coupling, 2)
         if coupling.shape != (m, m):
             raise ModelError(f"coupling has shape {coupling.shape}, needs {(m, m)}")
@@ -75,7 +81,7 @@ class NoisyOr:
             raise ModelError("coupling must be finite and symmetric with a zero diagonal")
 
         for name, value in dict(
-            prior=prior, fail=fail, leak=leak, frozen=frozen, weight=weight, coupling=coupling
+            prior=prior, fail=fail, leak=leak, frozen=frozen, weight=weight, coupling=coupling, absence=absence
         ).items():
             value.setflags(write=False)
             object.__setattr__(self, name, value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.params import Floats
+from whatelse.types import Floats
 
 
 @dataclass(frozen=True, eq=False)

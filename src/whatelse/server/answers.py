@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from whatelse.explanations import Place
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
 from whatelse.server.findings import in_words, telling, title, titles
 from whatelse.server.lru import Lru
 from whatelse.store import State
-from whatelse.suggestions import Place
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Known, Visit
 

@@ -14,10 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from whatelse import __version__
-from whatelse.server import ehr, operations, typed, visits, workbench
-from whatelse.server.auth import Gate
-from whatelse.server.guard import Guard, failure
-from whatelse.server.pages import add_pages
+from whatelse.server.ehr import attach as ehr
+from whatelse.server.routes import ad_hoc_visit, operations, visits, workbench
+from whatelse.server.routes.pages import pages_router
+from whatelse.server.security.auth import Gate
+from whatelse.server.security.guard import Guard, failure
 from whatelse.server.service import Service
 from whatelse.store import StoreError
 
@@ -30,15 +31,15 @@ ABOUT = (
 
 
 def create_app(service: Service) -> ASGIApp:
-    """The app with its guard around it. Starting it starts the scoring of the worklist; stopping it leaves the
-    service open, for whoever made it to close."""
+    """The app inside its guard. Its start begins to score the worklist; its end leaves the service open, for the caller
+    to close."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
-        service.turnstiles.watch()
+        service.admissions.watch()
         yield
-        service.turnstiles.rest()
+        service.admissions.rest()
         service.ready = False
 
     app = FastAPI(
@@ -51,16 +52,14 @@ def create_app(service: Service) -> ASGIApp:
         lifespan=lifespan,
     )
     app.state.service, app.state.gate = service, Gate(service)
-    app.include_router(visits.router)
-    app.include_router(typed.router)
-    app.include_router(operations.router)
-    ehr.attach(app, service)
-    workbench.attach(app, service)
+    parts = [visits.router, ad_hoc_visit.router, operations.router, *ehr.attach(app, service)]
+    for router in (*parts, *workbench.attach(app, service), pages_router()):
+        app.include_router(router)
+        service.routes.add(router.routes)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(StoreError, _unavailable)
     app.add_exception_handler(Exception, _failed)
-    add_pages(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     return ehr.around(Guard(app, service), service)

@@ -1,15 +1,24 @@
-"""check: tries every connection that is configured, and says of each whether it works and what to do if not."""
+"""check: tries everything that is configured (`serve --check`), and says of each whether it works and what to do."""
 
 from __future__ import annotations
 
+import json
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+from fastapi import HTTPException
 
 from whatelse.errors import WhatelseError
-from whatelse.server.cds.tokens import UNREACHABLE, KeySet
-from whatelse.server.service import load_model
+from whatelse.server.ehr.smart.oauth import PATIENCE, discover
+from whatelse.server.security.auth import Gate
+from whatelse.server.security.jwks import KeySet
+from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings
-from whatelse.server.smart.oauth import discover
 from whatelse.sources.codings import load_codings
 from whatelse.sources.fhir.client import FhirError, FhirServer
 from whatelse.store import Store
@@ -25,25 +34,29 @@ class Line:
 
 
 def check(settings: Settings) -> Iterator[Line]:
-    """Try model, database, codings, callers' keys, FHIR servers and sign-ins, one after the other."""
+    """Try model, database, sign-in, codings, keys, FHIR servers, a hook call and a launch, one after the other."""
     yield _try("settings", lambda: _settings(settings))
     yield _try(f"model {settings.model}", lambda: f"{len(load_model(settings.model).conditions_)} conditions")
     yield _try("database", lambda: _database(settings.database))
+    if settings.auth != "none":
+        yield _try("sign-in", lambda: _people(settings))
     yield _try("codings", lambda: f"{len(load_codings(settings.codings).flags)} chronic flags")
     if settings.public_url:
         safe = settings.public.startswith("https://") or settings.loopback
         yield Line("public_url", safe, "" if safe else "is not https: EHRs and browsers refuse it; put TLS in front")
     for issuer, place in settings.cds_issuers.items():
-        yield _try(f"keys of {issuer}", lambda place=place: _keys(place))  # type: ignore[misc]
-    if settings.cds_hooks and not settings.cds_issuers:
-        yield Line("callers of hooks", settings.loopback, "anybody on this machine may call: set cds_issuers")
+        yield _try(f"keys of {issuer}", partial(_keys, place))
+    if settings.cds_hooks:
+        if not settings.cds_issuers:
+            yield Line("callers of hooks", settings.loopback, "anybody on this machine may call: set cds_issuers")
+        yield _try("trial hook call", lambda: _hook(settings))
     for base in settings.fhir_servers:
         if base.endswith("*"):
             yield Line(f"FHIR servers {base}", True, "a pattern: not tried")
             continue
-        yield _try(f"FHIR server {base}", lambda base=base: _fhir(base))  # type: ignore[misc]
+        yield _try(f"FHIR server {base}", partial(_fhir, base))
         if settings.smart_client_id:
-            yield _try(f"sign-in of {base}", lambda base=base: _sign_in(base))  # type: ignore[misc]
+            yield _try(f"trial launch from {base}", partial(_launch, settings, base))
 
 
 def _try(what: str, work: Callable[[], str]) -> Line:
@@ -51,8 +64,8 @@ def _try(what: str, work: Callable[[], str]) -> Line:
         return Line(what, True, work())
     except WhatelseError as problem:
         return Line(what, False, str(problem))
-    except UNREACHABLE as error:
-        return Line(what, False, f"cannot be had ({type(error).__name__}); check its address")
+    except HTTPException as refused:
+        return Line(what, False, str(refused.detail))
 
 
 def _settings(settings: Settings) -> str:
@@ -69,11 +82,51 @@ def _database(url: str) -> str:
         store.close()
 
 
+def _people(settings: Settings) -> str:
+    """Somebody can sign in: a token is active, or the issuer's keys can be fetched."""
+    service = Service(settings, Store(settings.database), load_model(settings.model), [])
+    try:
+        Gate(service).check()
+        return "somebody can sign in"
+    finally:
+        service.close()
+
+
 def _keys(place: str) -> str:
     found = KeySet(place).fetch()
     if not found:
         raise FhirError("it holds no public key")
-    return f"{len(found)} keys"
+    return f"{found} keys"
+
+
+def _hook(settings: Settings) -> str:
+    """Answer a hook call about an invented visit, on a database of its own."""
+    from whatelse.server.ehr.cds.hooks import Answer, Cards
+
+    encounter = {
+        "resourceType": "Encounter", "id": "trial", "status": "in-progress", "class": {"code": "EMER"},
+        "subject": {"reference": "Patient/trial"}, "reasonCode": [{"text": "fall, hit head, headache"}],
+    }  # fmt: skip
+    prefetch = {"patient": {"resourceType": "Patient", "id": "trial", "gender": "female"}, "encounter": encounter}
+    call = {
+        "hook": "patient-view", "hookInstance": "trial", "prefetch": prefetch,
+        "context": {"patientId": "trial", "encounterId": "trial", "userId": "Practitioner/trial"},
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="whatelse-") as folder:
+        database = f"sqlite:///{Path(folder) / 'trial.db'}"
+        service = Service(settings, Store(database), load_model(settings.model), [])
+        cards = Cards(service)
+        try:
+            start = time.perf_counter()
+            found = cards.begin("patient-view", json.dumps(call).encode())
+            assert isinstance(found, Answer)  # the call names no FHIR server
+            seconds = time.perf_counter() - start
+        finally:
+            cards.close()
+            service.close()
+    if found.visit is None:
+        raise FhirError("an emergency visit was not recognised; check 'codings'")
+    return f"answered in {1000 * seconds:.0f} ms"
 
 
 def _fhir(base: str) -> str:
@@ -85,8 +138,19 @@ def _fhir(base: str) -> str:
     return f"FHIR {version}"
 
 
-def _sign_in(base: str) -> str:
-    found = discover(base)
-    if not found.keys:
+def _launch(settings: Settings, base: str) -> str:
+    """Begin a standalone launch: the EHR's sign-in must take this client and this redirect address."""
+    from whatelse.server.ehr.smart.routes import authorization_request
+
+    endpoints = discover(base)
+    if not endpoints.keys:
         raise FhirError("its SMART configuration names no jwks_uri: nobody's identity could be verified")
-    return "SMART configuration found"
+    redirect = (settings.public or f"http://{settings.host}:{settings.port}") + "/smart/callback"
+    where = authorization_request(endpoints, base, settings.smart_client_id, redirect, "trial" * 8, "v" * 43, "n", None)
+    try:
+        status = httpx.get(where, timeout=PATIENCE, follow_redirects=False, trust_env=False).status_code
+    except httpx.HTTPError as error:
+        raise FhirError(f"its sign-in cannot be reached ({type(error).__name__})") from None
+    if status >= 400:
+        raise FhirError(f"its sign-in refuses this client (status {status}): check smart_client_id and {redirect}")
+    return f"the sign-in takes this client (status {status})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+log = logging.getLogger("whatelse.server")
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 COUNTERS = {
     "requests": ("Requests answered, by route and status.", ("route", "status")),
@@ -17,6 +19,9 @@ COUNTERS = {
     "conflicts": ("Decisions refused because the visit had moved on.", ()),
     "model_reloads": ("Attempts to load the model file again, by outcome.", ("outcome",)),
     "unaudited_refusals": ("Refusals of an address beyond those that the audit keeps.", ()),
+    "tokens_refused": ("Tokens refused, by use and reason.", ("use", "reason")),
+    "launches": ("SMART launches, by outcome: ok, or why not.", ("outcome",)),
+    "fhir_failures": ("Reads of a FHIR server that failed, by kind of resource and reason.", ("kind", "reason")),
     "errors": ("Requests that failed inside, each logged with an incident number.", ()),
 }
 
@@ -42,6 +47,16 @@ class Metrics:
         """Add to one of COUNTERS, which must be given its labels."""
         counter = self._counters[name]
         (counter.labels(**labels) if labels else counter).inc(by)
+
+    def refused(self, use: str, reason: str) -> None:
+        """Count and log that a token was refused: one word each, nothing of the token."""
+        self.count("tokens_refused", use=use, reason=reason)
+        log.warning("token refused: use=%s reason=%s", use, reason)
+
+    def fhir_failed(self, kind: str, reason: str) -> None:
+        """Count and log that a read of a FHIR server failed: kind of resource and one word."""
+        self.count("fhir_failures", kind=kind, reason=reason)
+        log.warning("FHIR read failed: kind=%s reason=%s", kind, reason)
 
     def took(self, route: str, seconds: float) -> None:
         """Put one request's duration into its route's histogram."""

@@ -16,12 +16,12 @@ import uvicorn
 
 from whatelse.errors import WhatelseError
 from whatelse.server.app import create_app
-from whatelse.server.auth import Gate
-from whatelse.server.chores import chores, settle
-from whatelse.server.connections import protocol
-from whatelse.server.lanes import Busy
+from whatelse.server.background_tasks import chores, settle
+from whatelse.server.security.auth import Gate
+from whatelse.server.security.connections import protocol
 from whatelse.server.service import Service, load_model
 from whatelse.server.settings import Settings, SettingsError
+from whatelse.server.worker_pools import Busy
 from whatelse.server.workers import supervise
 from whatelse.sources import read_visits
 from whatelse.store import Store
@@ -29,6 +29,7 @@ from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
 log = logging.getLogger("whatelse.server")
+KEEP_ALIVE = 30  # seconds that a connection may be idle
 
 
 def open_service(settings: Settings) -> Service:
@@ -47,10 +48,8 @@ def _visits(settings: Settings, tagger: Tagger) -> list[Visit]:
     """The visits of the files, read as the model's own were; rows that cannot be used are left out and counted."""
     if not settings.visits:
         return []
-    reader = read_visits(
-        settings.visits, settings.source, columns=settings.columns, delimiter=settings.delimiter,
-        encoding=settings.encoding, labels=settings.labels, on_error="skip", like=tagger.vocabulary_.source,
-    )  # fmt: skip
+    how = dict(settings.visits_options)
+    reader = read_visits(settings.visits, how.pop("source"), **how, on_error="skip", like=tagger.vocabulary_.source)
     visits = list(reader)
     for kind, count in sorted(reader.left_out.items()):
         log.warning("left out %d rows of the visits: %s", count, kind)
@@ -102,7 +101,6 @@ def listen(settings: Settings) -> socket.socket:
 
 def server_of(service: Service) -> uvicorn.Server:
     """The server of a service, with the limits of its settings."""
-    settings = service.settings
     config = uvicorn.Config(
         create_app(service),
         http=protocol(service),
@@ -112,7 +110,7 @@ def server_of(service: Service) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=10,
     )
     return uvicorn.Server(config)
@@ -165,7 +163,7 @@ def _reload(service: Service) -> bool:
             log.error("the old model goes on serving: error=%s", type(error).__name__)
 
     try:
-        service.lanes.slow.submit(work)
+        service.pools.slow.submit(work)
     except Busy:
         log.error("the old model goes on serving: too much waits to load another now")
         return False

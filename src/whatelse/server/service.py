@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from whatelse.errors import ModelFileError, WhatelseError
-from whatelse.model.signing import verify_model
+from whatelse.model_file.signature import verify_model
+from whatelse.server.admission_control import AdmissionControls
 from whatelse.server.answers import Answers
-from whatelse.server.lanes import Lanes
 from whatelse.server.metrics import Metrics
+from whatelse.server.policies import RouteTable
 from whatelse.server.settings import Settings
-from whatelse.server.turnstile import Turnstiles
+from whatelse.server.worker_pools import WorkerPools
 from whatelse.server.worklist import Worklist
 from whatelse.store import Person, Store
 from whatelse.tagger import Tagger
@@ -32,8 +34,9 @@ class Service:
         self.worklist = Worklist(visits, store.secret("visits"))
         self.answers = Answers()
         self.metrics = Metrics()
-        self.lanes = Lanes(settings.threads)
-        self.turnstiles = Turnstiles(settings.max_wait)
+        self.pools = WorkerPools()
+        self.admissions = AdmissionControls(settings.max_wait)
+        self.routes = RouteTable()  # of the app that serves
         self.ready = False
         self._loading = threading.Lock()  # or of two loads at once the older model might be the last
         self.launched: Callable[[Any], Person | None] = lambda request: None  # whom a launch of an EHR let in
@@ -41,7 +44,7 @@ class Service:
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work` in a thread, so that the event loop goes on answering others."""
-        return await self.lanes.answers.run(work, *args)
+        return await self.pools.answers.run(work, *args)
 
     def start(self) -> None:
         """Begin scoring the worklist in the background."""
@@ -71,10 +74,15 @@ class Service:
         """Stop threads and close the database."""
         self.ready = False
         self.worklist.stop()
-        self.lanes.close()
+        self.pools.close()
         for close in self.closing:
             close()
         self.store.close()
+
+
+def without_folders(text: str) -> str:
+    """A message with every absolute path cut to its file name: clients need not know the server's folders."""
+    return re.sub(r"(?<![\w:/])/(?:[^/\s:'\",;]+/)+", "", text)
 
 
 def load_model(path: Path, trusted: Sequence[Path] = ()) -> Tagger:

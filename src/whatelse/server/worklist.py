@@ -6,9 +6,6 @@ database, the same at every start. Searching is a scan: 50,000 notes take some 2
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whatelse.lifecycle.drift import out_of_band
 from whatelse.server.lru import Lru
+from whatelse.store.audit import visit_key
 from whatelse.tagger import Tagger
-from whatelse.teaching.drift import out_of_band
 from whatelse.visits import TEXT_FIELDS, Visit
 
 CHUNK = 128  # visits scored at a time
@@ -49,7 +47,7 @@ class Scores:
             "anchor_share": ("Share of the scored visits in which a condition's anchor is found.", now),
             "anchor_share_learned": ("The same of the visits learned from.", learned),
             "findings_out_of_band": (
-                "Findings whose share of the scored visits has left its band; see 'whatelse watch'.",
+                "Findings whose share of the scored visits has left its band; see 'whatelse drift'.",
                 float(out_of_band(vocabulary, self.counts, self.done).sum()),
             ),
         }
@@ -75,9 +73,13 @@ class Worklist:
 
     def hold(self, visit: Visit) -> str:
         """Keep a visit that is in no list, as an EHR has it now; the key that finds it."""
-        key = visit_key(visit.id, self._secret)
+        key = self.key(visit.id)
         self._held.put(key, visit)
         return key
+
+    def key(self, visit: str) -> str:
+        """The opaque key of a visit id."""
+        return visit_key(visit, self._secret)
 
     def find(self, key: str) -> Visit | None:
         """The visit with this key."""
@@ -150,12 +152,6 @@ class Worklist:
         else:
             row = tagger.predict_proba([self.visits[i]])[0].astype(np.float32)
         return row
-
-
-def visit_key(visit: str, secret: bytes) -> str:
-    """26 letters and digits that say nothing about the id."""
-    digest = hmac.digest(secret, visit.encode("utf-8", "surrogatepass"), hashlib.sha256)
-    return base64.b32encode(digest[:16]).decode().rstrip("=").lower()
 
 
 def _searchable(visit: Visit) -> str:

@@ -1,4 +1,4 @@
-"""An emergency department that never existed: visits with their truth, harder than the model or obeying it exactly."""
+"""Simulated emergency visits with their true conditions. `Departures`: distance from the noisy-or model."""
 
 from whatelse.simulate.causes import write_causes
 from whatelse.simulate.departures import Departures

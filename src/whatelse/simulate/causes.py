@@ -1,9 +1,9 @@
-"""Why every word and code of a simulated visit is there: a condition, something outside the 23, a mention, or nothing.
+"""The cause of every word and code of a simulated visit: a condition, a cause outside the 23, a mention, or none.
 
 `simulate --causes FILE` writes a JSON line for each visit: {"id": …, "causes": [[field, start, end, kind, cause], …]}.
 In a text field start and end are characters of the text as it is in the visit; in a field of codes, places in its list.
-kind is `condition`, `outside` (a reason for visit beyond the 23), `illness` (brought along), `mention` (the word of a
-condition that the patient does not have; cause is the condition, a colon and how it is mentioned) or `none`.
+kind is `condition`, `outside` (a reason for visit beyond the 23), `illness` (a chronic illness), `mention` (the word of
+a condition that the patient does not have; cause is the condition, a colon and the kind of mention) or `none`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from whatelse.files import writing
+from whatelse.io.files import writing
 from whatelse.simulate.content import Department
 from whatelse.simulate.departures import Departures
+from whatelse.simulate.note_writer import NONE, Piece
 from whatelse.simulate.notes import KINDS, MENTION, NAMED, REASON
 from whatelse.simulate.observe import Chances
 from whatelse.simulate.patients import Patients
-from whatelse.simulate.pen import NONE, Piece
 from whatelse.visits import Visit
 
 Cause = tuple[str, int, int, str, str]  # field, start, end, kind, cause
@@ -39,12 +39,10 @@ def causes_of(
 ) -> list[Cause]:
     """The causes of one visit, field by field in the order of the text.
 
-    A finding that several causes could have brought on is given to one of them, drawn in proportion to their rates as
-    noisy-or would have it.
+    A finding with several possible causes is given to one of them, drawn in proportion to their noisy-or rates.
     """
-    chance = Random(visit.id)
     on = [c for c in range(patients.on.shape[1]) if patients.on[row, c]]
-    explain = _Explain(department, departures, patients, chances, row, on, chance)
+    explain = _Explain(department, departures, patients, chances, row, on, Random(visit.id))
     result: list[Cause] = []
     for field, parts in pieces.items():
         start = 0
@@ -67,7 +65,7 @@ def causes_of(
 
 @contextmanager
 def write_causes(path: Path) -> Iterator[Callable[[Visit, list[Cause]], Visit]]:
-    """A function that writes a visit's causes down and hands the visit on; the file is there once all are written."""
+    """A function that writes the causes of a visit and returns the visit. The file appears when the block ends."""
     with writing(path) as stream:
 
         def note(visit: Visit, causes: list[Cause]) -> Visit:
@@ -128,7 +126,7 @@ class _Explain:
         return max(found - usual, 0.0) if found > -math.inf < usual else 0.0
 
     def drug(self, name: str) -> tuple[str, str]:
-        """Which cause a drug was given for: by how much commoner it is among the cause's visits."""
+        """The cause that a drug was given for, drawn by how much more often visits with the cause get the drug."""
         rates = self.department.rates
         d = rates.drugs.index(name)
         weights = [

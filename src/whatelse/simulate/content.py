@@ -1,4 +1,4 @@
-"""The department's content: the YAML files of `department/` and the survey's rates, checked and made into arrays.
+"""The content of the simulator as arrays: the YAML files of `department/` and the rates of the survey.
 
 Rows are causes: the 23 conditions, then reasons for visit and illnesses beyond them. Columns are findings, section by
 section. Probabilities are kept as rates z = -log(1 - p), which add where probabilities of noisy-or combine:
@@ -20,11 +20,9 @@ import yaml
 from numpy.typing import NDArray
 
 from whatelse.simulate.rates import Rates, read_rates
+from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Code
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 SECTIONS = ("symptom", "negative", "story", "history", "exam", "course", "home", "given")
 AGES = (20.0, 50.0, 80.0)  # at which illnesses' prevalence is given
 AGE_SHARES = (0.35, 0.35, 0.3)  # of visits near those ages, for prevalence regardless of age
@@ -60,7 +58,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Department:
-    """Everything the simulator knows.
+    """The content of the simulator.
 
     conditions   names of the m conditions; reasons and illnesses likewise; profiles of all three by name
     rates        the survey's tables
@@ -107,22 +105,10 @@ class Department:
     rules: Mapping[str, Sequence[Mapping[str, Any]]]
     mentions: Mapping[str, Mapping[str, Any]]
 
-    def column(self, name: str) -> int:
-        """The column of a finding's vocabulary name."""
-        return self.names.index(name)
-
-    def reason_fits(self, age: Floats, male: Bools) -> Bools:
-        """(N, reasons): who can say what."""
-        return self.reason_limits.fits(age, male)
-
-    def drug_fits(self, age: Floats, male: Bools) -> Bools:
-        """(N, drugs): who can be given what."""
-        return self.drug_limits.fits(age, male)
-
 
 def read_yaml(name: str) -> Any:
     """One of the department's files."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast, where libyaml is there
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where libyaml is installed
     return yaml.load((files("whatelse.simulate") / "department" / name).read_text("utf-8"), loader)
 
 

@@ -1,4 +1,4 @@
-"""Departures: how far the simulated department strays from the noisy-or model, one number for each way."""
+"""Departures: how far simulated visits depart from the noisy-or model, one number for each kind of departure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Each field is one way in which the visits disobey the model; 0 or False switches it off.
+    """Each field is one kind of departure; 0 or False switches it off.
 
     correlation        scales the survey's positive couplings between conditions (a fall and a head bleed, a urinary
                        infection and sepsis); 0 makes the 23 independent given age and sex, and with demographics and
                        competition off independent outright, each with its prior
-    competition        the same for negative couplings: who comes for one thing seldom has another
+    competition        scales the negative couplings: a visit for one condition seldom has another
     outside            illnesses and reasons for visit beyond the 23 exist and bring on findings; off, what they would
                        have brought on is spread evenly into the leaks
     interactions       scales the probabilities of the rules between findings: synergy, silence of those who cannot
                        speak, findings written only beside others, findings that exclude others
-    prominence         by what share, on average, a condition shows less when it is not why the patient came
-    verbosity          standard deviation of log note length between authors; it also follows the moment and how sick
-                       the patient is. A long note says more of what there is, so findings are correlated given the
+    prominence         share of its findings that a condition loses, on average, when it is not the reason for the visit
+    verbosity          standard deviation of log note length between authors; length also depends on workload and on how
+                       sick the patient is. A long note lists more findings, so findings are correlated given the
                        conditions
     anchor_dependence  how much naming or mentioning a condition leans on the length of the note, on whether it is why
                        the patient came, on its commonest symptoms being there, and on other conditions whose notes

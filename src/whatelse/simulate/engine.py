@@ -1,10 +1,11 @@
-"""simulate: visits in blocks, each from its own seed, so that a longer run begins with a shorter one."""
+"""simulate: visits in blocks. Each block has its own seed, so a longer run begins with the visits of a shorter run."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from whatelse.simulate.causes import Cause, causes_of
 from whatelse.simulate.content import SECTIONS, Department, load
 from whatelse.simulate.departures import Departures
-from whatelse.simulate.looks import Looks, draw_looks
+from whatelse.simulate.note_writer import NONE, Case
 from whatelse.simulate.notes import Writer, words
 from whatelse.simulate.observe import Chances, observe
 from whatelse.simulate.patients import A_DAY, START, YEAR, draw_patients
-from whatelse.simulate.pen import NONE, Case
+from whatelse.simulate.presentation import Presentation, draw_presentation
 from whatelse.simulate.rates import MEASURES
 from whatelse.sources.vitals import AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
@@ -44,14 +45,13 @@ def simulate(
     of the 23 are written and yielded, until there are `visits` of them: they are the same visits, with the same ids,
     that a run without it gives among others. `survey` is a folder of rates other than those that ship.
     """
-    for visit, _ in _stream(visits, seed, departures, min_conditions, survey, False):
-        yield visit
+    return (visit for visit, _ in _stream(visits, seed, departures, min_conditions, survey, False))
 
 
 def simulate_causes(
     visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0, survey: Path | None = None
 ) -> Iterator[tuple[Visit, list[Cause]]]:
-    """The same visits, each with what put every stretch of its text and every code there."""
+    """The visits of `simulate`, each with the cause of every stretch of its text and of every code."""
     return _stream(visits, seed, departures, min_conditions, survey, True)
 
 
@@ -83,14 +83,14 @@ def _block(
     min_conditions: int,
     explain: bool,
 ) -> Iterator[tuple[Visit, list[Cause]]]:
-    """The kept visits of one block. Everything is drawn for all of it, so that what is kept does not matter."""
+    """The visits of one block with at least `min_conditions`. All are drawn, so the limit changes no visit."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
     m, first = len(department.conditions), block * BLOCK
     everyone = draw_patients(department, departures, first, BLOCK, rng)
     keep = np.flatnonzero(everyone.on[:, :m].sum(axis=1) >= min_conditions)
-    looks = draw_looks(department, everyone, keep, rng) if departures.prose else None
+    presentation = draw_presentation(department, everyone, keep, rng) if departures.prose else None
     patients, chances = everyone.take(keep), Chances.draw(department, BLOCK, rng).take(keep)
-    seen = observe(department, departures, patients, chances, looks)
+    seen = observe(department, departures, patients, chances, presentation)
 
     shown, named, mentioned, causes = (_rows(x) for x in (seen.findings, seen.named, seen.mentioned, patients.on))
     late = departures.drift * patients.seconds / 86_400 > NEW_TEMPLATES * YEAR
@@ -99,7 +99,7 @@ def _block(
         cuts = [bisect_left(on, edge) for edge in department.edges]
         case = Case(
             on=[on[a:b] for a, b in pairwise(cuts)],
-            reasons=[r for r in looks.reasons[k].tolist() if r >= 0] if looks is not None else [],
+            reasons=[r for r in presentation.reasons[k].tolist() if r >= 0] if presentation is not None else [],
             named=named[k],
             mentioned=mentioned[k],
             primary=int(patients.primary[k]),
@@ -109,13 +109,17 @@ def _block(
             nurse=int(chances.nurse[k]),
             doctor=int(chances.doctor[k]),
             talk=(float(seen.talk[k, 0]), float(seen.talk[k, 1])),
-            measure=looks.measure[k].tolist() if looks is not None else [],
+            measure=presentation.measure[k].tolist() if presentation is not None else [],
             late=bool(late[k]),
         )
-        written = writer.write(case, chances.notes[k].tolist()) if looks is not None else words(department, case)
+        written = writer.write(case, chances.notes[k].tolist()) if presentation is not None else words(department, case)
         home = [(department.keys[j], j) for j in case.on[HOME]]
         home += [drug for drug in written.home if drug[0] not in {name for name, _ in home}]
-        given = _given(department, looks, k) if looks is not None else [(department.keys[j], j) for j in case.on[GIVEN]]
+        given = (
+            _given(department, presentation, k)
+            if presentation is not None
+            else [(department.keys[j], j) for j in case.on[GIVEN]]
+        )
         visit = Visit(
             id=f"S{seed}-{first + row:07d}",
             age=float(age) if departures.demographics else None,
@@ -126,7 +130,7 @@ def _block(
             medication_history=tuple([_code(name) for name, _ in home]),
             dispensed=tuple([_code(name) for name, _ in given]),
             billing=_billing(department, causes[k], chances.billing[k].tolist()),
-            coded=_coded(case.measure) if looks is not None else None,
+            coded=_coded(case.measure) if presentation is not None else None,
             time=START + timedelta(seconds=int(patients.seconds[k])),
             truth=tuple([department.conditions[i] for i in causes[k] if i < m]),
         )
@@ -145,18 +149,14 @@ def _rows(on: NDArray[np.bool_]) -> list[list[int]]:
     return [flat[a:b] for a, b in pairwise(ends)]
 
 
-_CODES: dict[str, Code] = {}
-
-
+@cache
 def _code(name: str) -> Code:
-    if name not in _CODES:
-        _CODES[name] = Code("name", name, name)
-    return _CODES[name]
+    return Code("name", name, name)
 
 
-def _given(department: Department, looks: Looks, k: int) -> list[tuple[str, int]]:
+def _given(department: Department, presentation: Presentation, k: int) -> list[tuple[str, int]]:
     """The drugs given or prescribed; their causes are found from the survey's rates, so they have no tag."""
-    return [(department.rates.drugs[d], NONE) for d in looks.drugs[k].tolist() if d >= 0]
+    return [(department.rates.drugs[d], NONE) for d in presentation.drugs[k].tolist() if d >= 0]
 
 
 def _coded(measure: list[float]) -> tuple[Code, ...]:

@@ -1,7 +1,7 @@
-"""Writing a visit down: chief complaint, triage note and MD comments, as people write or as a list of words.
+"""Writes the chief complaint, triage note and MD comments of a visit, as prose or as a list of words.
 
-A note is made of pieces, each with a tag that says what put it there: a finding's column, or one of the ranges below.
-Pieces keep their length once they are put together, so that a tag becomes a stretch of the text (`causes.py`).
+A note is a list of pieces, each with the tag of its cause: a finding's column, or one of the ranges below. Pieces keep
+their length when they are joined, so a tag marks a stretch of the text (`causes.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import cycle
 from typing import Any
 
 from whatelse.simulate.content import SECTIONS, Department
-from whatelse.simulate.pen import MAY_BE, NONE, Case, Pen, Phrase, Piece, cut, slip
+from whatelse.simulate.note_writer import MAY_BE, NONE, Case, NoteWriter, Phrase, Piece, cut, slip
 from whatelse.simulate.rates import MEASURES
 
 REASON, NAMED, MENTION = 10_000, 20_000, 30_000  # tags: REASON + reason; NAMED, MENTION + condition
@@ -21,18 +21,9 @@ SPOKEN_FOR = 6  # under this age a parent always speaks, under MAY_BE half of th
 KINDS = ("history", "resolved", "family", "ruleout", "someone", "copied")
 INJURIES = {"fracture", "sprain or strain", "contusion", "laceration", "head injury", "burn", "assault injury"}
 _LISTS = (
-    *(
-        "openers",
-        "parent_openers",
-        "injury_openers",
-        "parent_injury_openers",
-        "whens",
-        "parents",
-        "modifiers",
-        "asides",
-    ),
-    *("child_asides", "md_asides", "md_child_asides", "md_openers", "also", "denies", "child_denies", "last_negative"),
-    *("histories", "problems", "exams", "courses", "impressions"),
+    *("openers", "parent_openers", "injury_openers", "parent_injury_openers", "whens", "parents", "modifiers"),
+    *("asides", "child_asides", "md_asides", "md_child_asides", "md_openers", "also", "denies", "child_denies"),
+    *("last_negative", "histories", "problems", "exams", "courses", "impressions"),
 )
 _VITAL = [
     MEASURES.index(name) for name in ("temperature", "pulse", "systolic", "diastolic", "respirations", "saturation")
@@ -99,7 +90,9 @@ class Writer:
         u: Callable[[], float] = cycle(draws).__next__
         right = int(u() < 0.5)
         nurse, doctor = (
-            Pen(self.phrases, self.lists, self.slots, self.sides[author % len(self.sides)][right], u, author, case)
+            NoteWriter(
+                self.phrases, self.lists, self.slots, self.sides[author % len(self.sides)][right], u, author, case
+            )
             for author in (case.nurse, case.doctor + 43)
         )
         said = [self._reason(nurse, r) for r in case.reasons]
@@ -115,23 +108,23 @@ class Writer:
 
     # ---- what is said
 
-    def _reason(self, pen: Pen, reason: int) -> tuple[str, int, bool]:
+    def _reason(self, writer: NoteWriter, reason: int) -> tuple[str, int, bool]:
         """(words, tag, whether they name the condition). A nurse has a word for each thing, and seldom another."""
         ways = self.said[reason]
         if ways["named"]:
-            names = (pen.author * 31 + reason * 17) % 100 < 88 if pen.u() < 0.8 else pen.u() < 0.88
-            if names and pen.case.age >= 3:
-                return pen.own(ways["named"], reason), REASON + reason, True
-        small = ways["small"] if pen.case.age < 5 and ways["small"] else ways["says"]
-        return pen.own(small, reason), REASON + reason, False
+            names = (writer.author * 31 + reason * 17) % 100 < 88 if writer.u() < 0.8 else writer.u() < 0.88
+            if names and writer.case.age >= 3:
+                return writer.own(ways["named"], reason), REASON + reason, True
+        small = ways["small"] if writer.case.age < 5 and ways["small"] else ways["says"]
+        return writer.own(small, reason), REASON + reason, False
 
-    def _complaint(self, case: Case, pen: Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
+    def _complaint(self, case: Case, writer: NoteWriter, said: list[tuple[str, int, bool]]) -> list[Piece]:
         text, tag, _ = said[0]
         pieces = [(self._part(text, case, said), tag)]
-        both = len(said) > 1 and (pen.author % 3 == 0 or pen.u() < 0.15)
+        both = len(said) > 1 and (writer.author % 3 == 0 or writer.u() < 0.15)
         if both and "{" not in said[1][0] and said[1][0] not in text and len(text) < 24:
-            pieces += [("/" if pen.author % 2 else ", ", NONE), (said[1][0], said[1][1])]
-        change = (str.upper, str.upper, str.lower, str.capitalize)[pen.author % 4]
+            pieces += [("/" if writer.author % 2 else ", ", NONE), (said[1][0], said[1][1])]
+        change = (str.upper, str.upper, str.lower, str.capitalize)[writer.author % 4]
         first = [(change(pieces[0][0]), pieces[0][1])]
         return first + [(t.upper() if change is str.upper else t, tag) for t, tag in pieces[1:]]
 
@@ -145,7 +138,12 @@ class Writer:
         return text.replace(", {part}", "").replace(" {part}", "")
 
     def _names(
-        self, case: Case, nurse: Pen, doctor: Pen, said: list[tuple[str, int, bool]], home: list[tuple[str, int]]
+        self,
+        case: Case,
+        nurse: NoteWriter,
+        doctor: NoteWriter,
+        said: list[tuple[str, int, bool]],
+        home: list[tuple[str, int]],
     ) -> tuple[list[Piece], list[Piece]]:
         """Where the conditions that are named are written: by the nurse, the physician, or as a drug at home."""
         triage: list[Piece] = []
@@ -162,12 +160,11 @@ class Writer:
         for (_, tag, named), r in zip(said, case.reasons, strict=True):  # an accident is told, not complained of
             i = self.names[r]
             if named and i in self.accidents and tag - REASON == r and not any(t == NAMED + i for _, t in triage):
-                ways = self.anchors[i]
-                small = case.age < self.under[i]
-                triage.append((nurse.own(ways["small_triage" if small else "triage"], i), REASON + r))
+                form = "small_triage" if case.age < self.under[i] else "triage"
+                triage.append((nurse.own(self.anchors[i][form], i), REASON + r))
         return triage, md
 
-    def _mentions(self, case: Case, nurse: Pen) -> tuple[list[Piece], list[Piece]]:
+    def _mentions(self, case: Case, nurse: NoteWriter) -> tuple[list[Piece], list[Piece]]:
         """Conditions written without being there: history, family, ruled out, somebody else's, copied forward."""
         triage: list[Piece] = []
         md: list[Piece] = []
@@ -182,12 +179,17 @@ class Writer:
     # ---- the notes
 
     def _triage(
-        self, case: Case, pen: Pen, said: list[tuple[str, int, bool]], names: list[Piece], mentions: list[Piece]
+        self,
+        case: Case,
+        writer: NoteWriter,
+        said: list[tuple[str, int, bool]],
+        names: list[Piece],
+        mentions: list[Piece],
     ) -> list[list[Piece]]:
         """The nurse's sentences."""
-        u, child = pen.u, case.age < MAY_BE
+        u, child = writer.u, case.age < MAY_BE
         parent = case.age < SPOKEN_FOR or (child and u() < 0.5)
-        symptoms, story = self._symptoms(case, pen, said), case.on[2]
+        symptoms, story = self._symptoms(case, writer, said), case.on[2]
         first = 1 + int(u() * 2.6)
         injury = self.causes[case.primary] in INJURIES or case.lead in self.accidents
         style = ("parent_" if parent else "") + ("injury_" if injury else "") + "openers"
@@ -196,43 +198,43 @@ class Writer:
         chief = self.key[case.reasons[0]]
         if self.section[chief] != 0 or not symptoms:  # what happened, not a symptom that happens to be there
             if names:
-                sentences.append(pen.opening(style, [names.pop(0)]))
+                sentences.append(writer.opening(style, [names.pop(0)]))
             elif self.keys[chief] == "pcp":
-                sentences.append([("here for eval" if pen.author % 2 else "pt here for eval", tag)])
+                sentences.append([("here for eval" if writer.author % 2 else "pt here for eval", tag)])
             else:
-                sentences.append(pen.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
+                sentences.append(writer.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
             first = 0
         else:
             opening = symptoms[:first]
             if not injury and u() < 0.5:
-                opening = [*opening, (pen.habit("modifiers"), NONE)]
-            sentences.append(pen.opening(style, _list(opening)))
+                opening = [*opening, (writer.habit("modifiers"), NONE)]
+            sentences.append(writer.opening(style, _list(opening)))
         sentences += [[piece] for piece in names]
-        told = [(pen.phrase(j), j) for j in story]
+        told = [(writer.phrase(j), j) for j in story]
         if told:
             cut = 1 + int(u() * 3)
             sentences += [_list(told[:cut]), _list(told[cut:])]
         if symptoms[first:]:
-            sentences.append([(pen.habit("also"), NONE), *_list(symptoms[first:])])
-        sentences.append(self._denies(case, pen, child))
+            sentences.append([(writer.habit("also"), NONE), *_list(symptoms[first:])])
+        sentences.append(self._denies(case, writer, child))
         history = case.on[3]
         if len(history) > 1:
             history = [j for j in history if j != self.healthy]
-        past = [(pen.phrase(j), j) for j in history]
+        past = [(writer.phrase(j), j) for j in history]
         if past:
-            sentences.append([(pen.habit("histories"), NONE), *_list(past)])
+            sentences.append([(writer.habit("histories"), NONE), *_list(past)])
         sentences += [[piece] for piece in mentions]
-        sentences.append(self._vitals(case, pen))
-        asides = int(case.talk[0] * (0.6 + 1.6 * u()) + (1 if case.late and pen.author % 2 else 0))
-        return sentences + self._asides(case, pen, "child_asides" if child else "asides", asides)
+        sentences.append(self._vitals(case, writer))
+        asides = int(case.talk[0] * (0.6 + 1.6 * u()) + (1 if case.late and writer.author % 2 else 0))
+        return sentences + self._asides(case, writer, "child_asides" if child else "asides", asides)
 
-    def _asides(self, case: Case, pen: Pen, name: str, count: int) -> list[list[Piece]]:
-        """What a writer adds of anyone, but for what cannot be of this one."""
+    def _asides(self, case: Case, writer: NoteWriter, name: str, count: int) -> list[list[Piece]]:
+        """Stock phrases of the author, without those that contradict a dazed patient."""
         dazed = count > 0 and bool(self.dazed & self._all(case))
-        said = [pen.habit(name, k) for k in range(count)]
+        said = [writer.habit(name, k) for k in range(count)]
         return [[(text, NONE)] for text in said if not dazed or text not in self.awake]
 
-    def _symptoms(self, case: Case, pen: Pen, said: list[tuple[str, int, bool]]) -> list[Piece]:
+    def _symptoms(self, case: Case, writer: NoteWriter, said: list[tuple[str, int, bool]]) -> list[Piece]:
         """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
         pieces: list[Piece] = []
         done = set()
@@ -243,35 +245,31 @@ class Writer:
                 continue
             done.add(j)
             plain = named and "?" not in words and self.names[r] not in self.accidents
-            pieces.append((words, tag) if plain and pen.u() < 0.75 else (pen.phrase(j), j))
+            pieces.append((words, tag) if plain and writer.u() < 0.75 else (writer.phrase(j), j))
         matters = self.weight[case.primary].__getitem__
         rest = sorted((j for j in case.on[0] if j not in done), key=matters, reverse=True)
-        return pieces + [(pen.phrase(j), j) for j in rest]
+        return pieces + [(writer.phrase(j), j) for j in rest]
 
-    def _denies(self, case: Case, pen: Pen, child: bool) -> list[Piece]:
-        negatives = [(pen.phrase(j), j) for j in case.on[1]]
-        if negatives and pen.u() < 0.4:  # a pertinent negative may be of one of the conditions
-            i = int(pen.u() * len(self.mentions))
+    def _denies(self, case: Case, writer: NoteWriter, child: bool) -> list[Piece]:
+        negatives = [(writer.phrase(j), j) for j in case.on[1]]
+        if negatives and writer.u() < 0.4:  # a pertinent negative may be of one of the conditions
+            i = int(writer.u() * len(self.mentions))
             here = {self.names[r] for r in case.reasons} | set(case.named) | set(case.mentioned)
-            if (
-                self.mentions[i]["denied"]
-                and i not in here
-                and case.age >= max(self.denied_from[i], 6)
-                and i != case.lead
-            ):
-                negatives.append((pen.choose(self.mentions[i]["denied"]), NONE))
+            old = case.age >= max(self.denied_from[i], 6)
+            if self.mentions[i]["denied"] and i not in here and old and i != case.lead:
+                negatives.append((writer.choose(self.mentions[i]["denied"]), NONE))
         if not negatives:
             return []
-        start: list[Piece] = [(pen.habit("child_denies" if child else "denies"), NONE)]
+        start: list[Piece] = [(writer.habit("child_denies" if child else "denies"), NONE)]
         if len(negatives) == 1:
             return start + negatives
-        return start + _list(negatives[:-1]) + [(pen.habit("last_negative"), NONE), negatives[-1]]
+        return start + _list(negatives[:-1]) + [(writer.habit("last_negative"), NONE), negatives[-1]]
 
-    def _vitals(self, case: Case, pen: Pen) -> list[Piece]:
+    def _vitals(self, case: Case, writer: NoteWriter) -> list[Piece]:
         """Numbers as they were taken, by those who write them down."""
         temperature, pulse, systolic, diastolic, breath, oxygen = [case.measure[k] for k in _VITAL]
         parts = []
-        if pen.author % 4 == 0 or pen.u() < 0.12:
+        if writer.author % 4 == 0 or writer.u() < 0.12:
             parts = [
                 f"T {temperature / 10:.1f}" if temperature == temperature else "",
                 f"HR {pulse:.0f}" if pulse == pulse else "",
@@ -280,39 +278,39 @@ class Writer:
                 f"O2 {oxygen:.0f}% RA" if oxygen == oxygen and oxygen >= 92 else "",
             ]
         pain = case.measure[_PAIN]
-        if pain == pain and case.age >= 4 and (pen.author % 3 == 1 or pen.u() < 0.1):
+        if pain == pain and case.age >= 4 and (writer.author % 3 == 1 or writer.u() < 0.1):
             parts.append(f"pain {pain:.0f}/10")
         text = " ".join([part for part in parts if part])
         return [(text, NONE)] if text else []
 
-    def _comments(self, case: Case, pen: Pen, names: list[Piece], mentions: list[Piece]) -> list[list[Piece]]:
+    def _comments(self, case: Case, writer: NoteWriter, names: list[Piece], mentions: list[Piece]) -> list[list[Piece]]:
         """The physician's sentences; none for a simple visit of one who writes little."""
-        u, child = pen.u, case.age < MAY_BE
+        u, child = writer.u, case.age < MAY_BE
         exam, course = case.on[4:6]
         if not names and not mentions and (not (exam or course) or case.talk[1] < 0.35):
             return []
-        shown = [(pen.phrase(j), j) for j in self._main(case)[:2]]
-        sentences = [pen.opening("md_openers", _list(shown) or [("as above", NONE)])]
-        found = [(pen.phrase(j), j) for j in exam]
-        if pen.author % 5 == 2 and case.talk[1] > 0.7:  # a template, with what was found after what is always there
-            normal = (self.child_normals if child else self.normals)[pen.author % (2 if child else 3)]
+        shown = [(writer.phrase(j), j) for j in self._main(case)[:2]]
+        sentences = [writer.opening("md_openers", _list(shown) or [("as above", NONE)])]
+        found = [(writer.phrase(j), j) for j in exam]
+        if writer.author % 5 == 2 and case.talk[1] > 0.7:  # a template, with what was found after what is always there
+            normal = (self.child_normals if child else self.normals)[writer.author % (2 if child else 3)]
             here = {kind for kind, keys in self.blanked.items() if keys & self._all(case)}
             blank = [(text, NONE) for text in normal[: 2 + int(u() * 4)] if self.blanks.get(text) not in here]
-            sentences.append([(pen.habit("exams"), NONE), *_list([*blank, *found])])
+            sentences.append([(writer.habit("exams"), NONE), *_list([*blank, *found])])
         elif found:
-            sentences.append([(pen.habit("exams"), NONE), *_list(found)])
-        done = [(pen.phrase(j), j) for j in course]
+            sentences.append([(writer.habit("exams"), NONE), *_list(found)])
+        done = [(writer.phrase(j), j) for j in course]
         if done:
             cut = 1 + int(u() * 4)
-            sentences += [[(pen.habit("courses"), NONE), *_list(done[:cut])], _list(done[cut:])]
+            sentences += [[(writer.habit("courses"), NONE), *_list(done[:cut])], _list(done[cut:])]
         for piece in names:
-            sentences.append([(pen.habit("impressions"), NONE), piece])
+            sentences.append([(writer.habit("impressions"), NONE), piece])
         copied = [piece for piece in mentions if (piece[1] - MENTION) % 10 == KINDS.index("copied")]
         if copied:
-            sentences.append([(pen.habit("problems"), NONE), *_list(copied)])
+            sentences.append([(writer.habit("problems"), NONE), *_list(copied)])
         sentences += [[piece] for piece in mentions if piece not in copied]
         asides = int(case.talk[1] * 1.8 * u())
-        return sentences + self._asides(case, pen, "md_child_asides" if child else "md_asides", asides)
+        return sentences + self._asides(case, writer, "md_child_asides" if child else "md_asides", asides)
 
     def _all(self, case: Case) -> set[int]:
         return {j for k, part in enumerate(case.on) if k not in (1, 6, 7) for j in part}
@@ -322,9 +320,9 @@ class Writer:
         keys = [self.key[r] for r in case.reasons]
         return sorted(case.on[0], key=lambda j: (j in keys[:1], matters(j)), reverse=True)
 
-    def _finish(self, sentences: list[list[Piece]], pen: Pen) -> list[Piece]:
+    def _finish(self, sentences: list[list[Piece]], writer: NoteWriter) -> list[Piece]:
         """Sentences put together by the author's habits, with now and then a slip of the finger."""
-        end = (". ", ". ", "; ", ".\n", ". ")[pen.author % 5]
+        end = (". ", ". ", "; ", ".\n", ". ")[writer.author % 5]
         pieces: list[Piece] = []
         seen = set()
         for sentence in sentences:
@@ -335,12 +333,12 @@ class Writer:
             if pieces:
                 pieces.append((end, NONE))
             pieces += sentence
-        if pen.author % 4 == 1 and pen.u() < 0.5:
+        if writer.author % 4 == 1 and writer.u() < 0.5:
             pieces = [(self.misspelled.sub(lambda m: self.misspellings[m[0]], text), tag) for text, tag in pieces]
-        if pieces and pen.u() < 0.15:
-            k = int(pen.u() * len(pieces))
-            pieces[k] = (slip(pieces[k][0], pen.u()), pieces[k][1])
-        return [(text.upper(), tag) for text, tag in pieces] if pen.author % 11 == 7 else pieces
+        if pieces and writer.u() < 0.15:
+            k = int(writer.u() * len(pieces))
+            pieces[k] = (slip(pieces[k][0], writer.u()), pieces[k][1])
+        return [(text.upper(), tag) for text, tag in pieces] if writer.author % 11 == 7 else pieces
 
 
 def words(department: Department, case: Case) -> Written:

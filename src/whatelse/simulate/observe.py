@@ -1,4 +1,4 @@
-"""Which findings a block of visits shows: noisy-or in the form of rates, then the departures from it.
+"""The findings of a block of visits: noisy-or by rates, then the departures.
 
 A finding is on if its rate exceeds a standard exponential draw: P(E < z) = 1 - exp(-z), with z = z_0j + sum_i y_i z_ij.
 Rates only ever add and multiply, row by row, so the same seed gives the same findings on any machine.
@@ -10,18 +10,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whatelse.simulate.consistency import enforce_consistency
 from whatelse.simulate.content import SECTIONS, SIGNAL, WORD_SIGNAL, Department, spread, word_leak
 from whatelse.simulate.departures import Departures
-from whatelse.simulate.looks import Looks
 from whatelse.simulate.patients import Patients
-from whatelse.simulate.tie import tie
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Ints = NDArray[np.int64]
+from whatelse.simulate.presentation import Presentation
+from whatelse.types import Bools, Floats, Ints, Singles
 
 NURSES, DOCTORS = 40, 60
 DRAWS = 256  # random numbers a visit's notes may use before they come round again
@@ -99,31 +94,35 @@ def cause_rates(
 
 
 def observe(
-    department: Department, departures: Departures, patients: Patients, chances: Chances, looks: Looks | None
+    department: Department,
+    departures: Departures,
+    patients: Patients,
+    chances: Chances,
+    presentation: Presentation | None,
 ) -> Seen:
-    """What is seen of a block of visits; `looks` are None when notes are lists of words. O(N n)."""
+    """The findings of a block of visits. presentation: None when notes are lists of words. O(N n)."""
     z = np.zeros((patients.primary.size, len(department.names)), dtype=np.float32)
     for cause in range(patients.on.shape[1]):  # few causes are on in a visit: add rows, no matrix product
         rows, added = cause_rates(department, departures, patients, chances, cause)
         z[rows] += added
-    talk = _talk(departures, chances, looks)
+    talk = _talk(departures, chances, presentation)
     if departures.verbosity > 0:  # a long note says more of what there is; it does not make up what there is not
         length = np.ones((z.shape[0], len(SECTIONS)), dtype=np.float32)
         length[:, :4], length[:, 4:6] = talk[:, :1], talk[:, 1:]
         z *= length[:, department.section]
     z += _leak(department, departures.outside, departures.prose)
     findings = z > chances.findings
-    if looks is not None:
-        said = looks.reasons
+    if presentation is not None:
+        said = presentation.reasons
         for k in range(said.shape[1]):
             rows = np.flatnonzero(said[:, k] >= 0)
             findings[rows, department.reason_key[said[rows, k]]] = True
     if departures.demographics:
         findings &= department.limits.fits(patients.age, patients.male)
-    if looks is not None:
-        tie(department, patients, looks, findings, chances.ties)
+    if presentation is not None:
+        enforce_consistency(department, patients, presentation, findings, chances.ties)
     _interact(department, departures, findings, chances.rules)
-    if looks is None:
+    if presentation is None:
         anchors = _anchors(department, departures, patients, findings, talk[:, 0], chances.anchors)
         return Seen(findings, anchors, np.zeros_like(anchors), talk)
     return Seen(findings, *_names(department, departures, patients, findings, talk, chances), talk)
@@ -140,12 +139,12 @@ def _leak(department: Department, outside: bool, prose: bool) -> Singles:
     return _LEAKS[key]
 
 
-def _talk(departures: Departures, chances: Chances, looks: Looks | None) -> Floats:
+def _talk(departures: Departures, chances: Chances, presentation: Presentation | None) -> Floats:
     """(N, 2) factors of mean about 1: the author's habit, the moment, and how sick the patient is."""
     sd = departures.verbosity
     habits = np.random.default_rng(2008)  # the staff is the same in every run
     nurse, doctor = habits.standard_normal(NURSES)[chances.nurse], habits.standard_normal(DOCTORS)[chances.doctor]
-    sick = looks.sick if looks is not None else np.zeros(nurse.size)
+    sick = presentation.sick if presentation is not None else np.zeros(nurse.size)
     triage = np.exp(sd * (nurse + 0.6 * chances.busy + 0.4 * sick) - 0.8 * sd**2)
     md = np.exp(sd * (doctor + 0.4 * chances.busy + 0.9 * sick) - sd**2)
     return np.asarray(np.clip(np.stack([triage, md], axis=1), 0.25, 3.0))

@@ -1,4 +1,4 @@
-"""Who comes, when, and with what: age, sex, conditions together, what the visit is for, illnesses brought along."""
+"""Patients: time of arrival, age, sex, conditions, reason for the visit and chronic illnesses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whatelse.simulate.content import AGES, Department
 from whatelse.simulate.departures import Departures
-from whatelse.simulate.rates import BANDS, FINE, condition_states, probit
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from whatelse.simulate.rates import BANDS, FINE, condition_states, probit, state_shares
+from whatelse.types import Bools, Floats, Ints
 
 START = datetime(2016, 1, 1)
 A_DAY = 128  # visits
@@ -72,8 +68,7 @@ def draw_patients(
     hour = np.array([np.searchsorted(rates.hour[c], u) for c, u in zip(primary, rng.random(size), strict=True)])
     seconds = days * DAY + (np.minimum(hour, 23) + rng.random(size)) * 3600
     order = np.argsort(seconds, kind="stable")
-    every = Patients(on, primary, lead, seconds, age.astype(float), male, fine, band)
-    return every.take(order)
+    return Patients(on, primary, lead, seconds, age.astype(float), male, fine, band).take(order)
 
 
 def _season(department: Department, departures: Departures, day: float) -> Floats:
@@ -105,7 +100,7 @@ def _conditions(
     if departures.correlation == 0 and departures.competition == 0 and not departures.demographics:
         return u < department.prior * season
     states = condition_states(m)
-    p = department.rates.states(departures.correlation, departures.competition)
+    p = state_shares(department.rates, departures.correlation, departures.competition)
     p = p * np.exp(states @ np.log(season))
     up = np.cumsum(p, axis=1)
     cell = fine * 2 + male
@@ -134,8 +129,7 @@ def _primary(
     weight = np.where(conditions, (rates.own[:, band].T + 0.02) / -np.log(u), -1.0)  # an exponential race
     lead = np.where(conditions.any(axis=1), weight.argmax(axis=1), -1)
     primary = np.empty(size, dtype=np.int64)
-    by_season = np.diff(rates.alone, axis=-1, prepend=0.0) * season
-    up = np.cumsum(by_season, axis=-1)
+    up = np.cumsum(np.diff(rates.alone, axis=-1, prepend=0.0) * season, axis=-1)
     for k in range(size):
         i = lead[k]
         if i < 0:

@@ -1,7 +1,7 @@
 """The tables of rates, counted in the national survey by `scripts/survey_rates.py`, made into arrays.
 
-The shipped tables are the CSV files of `survey/`; `read_rates(folder)` reads others. A rate of few visits is held back
-by a coarser one: what a cause does at an age leans on what it does at any age, and that on what is usual at the age.
+The shipped tables are the CSV files of `survey/`; `read_rates(folder)` reads others. A rate of few visits is shrunk
+toward a coarser rate: that of a cause at an age toward the usual rate at the age times the lift of the cause.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ import csv
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+from whatelse.types import Bools, Floats, Ints
 
 FINE = (0, 1, 5, 12, 18, 30, 45, 55, 65, 75, 85)  # where age bands begin, for prevalence and vital signs
 BANDS = (0, 5, 18, 45, 65)  # wider ones, for what few visits tell
@@ -32,7 +29,7 @@ MEASURES = (
 )
 RECORDED = MEASURES[:8]  # those that may not have been recorded
 MOST = 4  # conditions at once
-LEAN = 12.0  # visits that a rate is held back by
+LEAN = 12.0  # pseudo-visits of the shrinkage
 NEVER = -40.0
 CHILD_DRUG = 3  # visits of those under 18 in the survey that a drug must have to be given to them
 
@@ -111,32 +108,28 @@ class Rates:
     pattern: tuple[tuple[Bools, Floats], ...]
     codes: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]
 
-    def states(self, correlation: float, competition: float) -> Floats:
-        """(F * 2, S) P(set of conditions | age band, sex), with the couplings scaled; prevalences stay the survey's."""
-        return _states(self, correlation, competition)
-
 
 def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence[str], reasons: Sequence[str]) -> Rates:
     """The tables of `folder`, or those that ship."""
     causes, m, g = (*conditions, *outside), len(conditions), len(outside)
     place = {name: k for k, name in enumerate(causes)}
-    rows = {name: read_table(name, folder) for name in TABLES}
+    tables = partial(read_table, folder=folder)
     fines, bands, sexes = len(FINE), len(BANDS), {"F": 0, "M": 1}
 
-    people = [(int(r["age"]), r["sex"] == "M", int(r["visits"])) for r in rows["people"]]
+    people = [(int(r["age"]), r["sex"] == "M", int(r["visits"])) for r in tables("people")]
     size = np.zeros((fines, 2))
     for years, is_male, count in people:
         size[fine_band(years), int(is_male)] += count
     prevalence = np.zeros((fines, 2, m))
-    for r in rows["conditions"]:
+    for r in tables("conditions"):
         prevalence[int(r["fine_band"]), sexes[r["sex"]], place[r["condition"]]] += int(r["visits"])
     prevalence /= size[:, :, None]
     field = np.full(prevalence.shape, NEVER)
-    for r in rows["fields"]:
+    for r in tables("fields"):
         field[int(r["fine_band"]), sexes[r["sex"]], place[r["condition"]]] = float(r["field"])
 
     alone, lead, own = np.zeros((fines, 2, g)), np.zeros((m, bands, 2, g)), np.zeros((m, bands, 2))
-    for r in rows["leading"]:
+    for r in tables("leading"):
         count, cause, b = int(r["visits"]), place[r["cause"]], int(r["band"])
         if r["condition"] == "none":
             alone[b, sexes[r["sex"]], cause - m] += count
@@ -155,36 +148,36 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
     lead = lead + LEAN / 2 * any_age / any_age.sum(axis=-1, keepdims=True) * (usual > 0)
 
     visits = np.zeros((len(causes) + 1, bands))
-    for r in rows["visits"]:
+    for r in tables("visits"):
         visits[place.get(r["cause"], -1), int(r["band"])] = int(r["visits"])
     said = {name: k for k, name in enumerate(reasons)}
     spoken = np.zeros((2, len(causes) + 1, bands, len(reasons)))
-    for r in rows["reasons"]:
+    for r in tables("reasons"):
         row = spoken[int(r["place"] == "other"), place.get(r["cause"], -1), int(r["band"])]
         for reason, count in _split(r["counts"]):
             row[said[reason]] += count
-    drugs, given = _counts(rows["drugs"], place, len(causes))
-    flags, chronic = _counts(rows["chronic"], place, len(causes))
+    drugs, given = _counts(tables("drugs"), place, len(causes))
+    flags, chronic = _counts(tables("chronic"), place, len(causes))
     extra = np.zeros((len(causes), bands, g))
-    for r in rows["beside"]:
+    for r in tables("beside"):
         for name, count in _split(r["counts"]):
             extra[place[r["cause"]], int(r["band"]), place[name] - m] += count
     mean_extra = extra.sum(axis=0) / visits[-1][:, None]
 
     month, hour = np.zeros((len(causes) + 1, 12)), np.zeros((len(causes) + 1, 24))
-    for r in rows["months"]:
+    for r in tables("months"):
         month[place.get(r["cause"], -1), int(r["month"]) - 1] += int(r["visits"])
-    for r in rows["hours"]:
+    for r in tables("hours"):
         hour[place.get(r["cause"], -1), int(r["hour"])] += int(r["visits"])
     usual_month, usual_hour = month[-1] / month[-1].sum(), hour[-1] / hour[-1].sum()
     months = (month + 300 * usual_month) / (month.sum(axis=1, keepdims=True) + 300) / usual_month
     hours = (hour + 100 * usual_hour) / (hour.sum(axis=1, keepdims=True) + 100)
 
     shift = np.zeros((len(causes), bands, len(MEASURES)))
-    for r in rows["shifts"]:
+    for r in tables("shifts"):
         shift[place[r["cause"]], int(r["band"]), MEASURES.index(r["measure"])] = float(r["shift"])
     correlation = np.eye(len(MEASURES))
-    for r in rows["residuals"]:
+    for r in tables("residuals"):
         a, b = MEASURES.index(r["measure"]), MEASURES.index(r["with"])
         correlation[a, b] = correlation[b, a] = float(r["correlation"])
 
@@ -203,7 +196,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         people=np.cumsum([p[2] for p in people]) / sum(p[2] for p in people),
         prevalence=prevalence,
         field=field,
-        coupling=_couplings(rows["couplings"], place),
+        coupling=_couplings(tables("couplings"), place),
         alone=_cumulative(alone + 4 * usual[nested] * (alone > 0)),
         own=(own[..., 0] + LEAN / 4 * lean_own) / (own[..., 1] + LEAN / 4),
         lead=_cumulative(lead),
@@ -223,28 +216,10 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         hour=np.cumsum(hours[:-1], axis=1),
         shift=shift,
         factor=np.asarray(np.linalg.cholesky(correlation), dtype=np.float64),
-        values=_values(rows["measures"]),
-        pattern=_patterns(rows["patterns"]),
-        codes=tuple(_codes(rows["codes"], name) for name in causes),
+        values=_values(tables("measures")),
+        pattern=_patterns(tables("patterns")),
+        codes=tuple(_codes(tables("codes"), name) for name in causes),
     )
-
-
-TABLES = (
-    *(
-        "people",
-        "conditions",
-        "fields",
-        "couplings",
-        "leading",
-        "beside",
-        "visits",
-        "reasons",
-        "drugs",
-        "chronic",
-        "months",
-    ),
-    *("hours", "codes", "measures", "shifts", "residuals", "patterns"),
-)
 
 
 def read_table(name: str, folder: Path | None = None) -> list[dict[str, str]]:
@@ -272,7 +247,7 @@ def _counts(rows: list[dict[str, str]], place: dict[str, int], causes: int) -> t
 
 
 def _lean(counts: Floats, visits: Floats) -> Floats:
-    """(c + 1, B, k) rates: counts over visits, held back by the band's usual rate times the cause's own lift."""
+    """(c + 1, B, k) rates: counts over visits, shrunk toward the band's usual rate times the cause's own lift."""
     usual = counts[-1] / np.maximum(visits[-1], 1)[:, None]
     expected = np.einsum("cb,bk->ck", visits, usual)
     lift = (counts.sum(axis=1) + 0.5) / (expected + 0.5)
@@ -323,7 +298,8 @@ def _codes(rows: list[dict[str, str]], cause: str) -> tuple[tuple[str, ...], tup
 
 
 @lru_cache(maxsize=8)
-def _states(rates: Rates, correlation: float, competition: float) -> Floats:
+def state_shares(rates: Rates, correlation: float, competition: float) -> Floats:
+    """(F * 2, S) P(set of conditions | age band, sex), with the couplings scaled; prevalences stay the survey's."""
     sets, weight = rates.coupling
     fines, _, m = rates.prevalence.shape
     states = condition_states(m)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whatelse.simulate.content import WORD_SIGNAL, load, word_leak
 from whatelse.simulate.departures import Departures
-
-Floats = NDArray[np.float64]
+from whatelse.types import Floats
 
 
 def truth_model(departures: Departures | None = None) -> tuple[tuple[str, ...], Floats, Floats, Floats]:

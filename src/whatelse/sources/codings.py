@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.limits import read_yaml
+from whatelse.io.limits import read_yaml
 from whatelse.visits import Code
 
 NoteKind = Literal["triage", "provider"]

@@ -16,6 +16,7 @@ that it does not name are looked for under their own names, in any case:
       pulse: bands
     time: {column: arrived, format: "%d.%m.%Y %H:%M"}
     missing: [NA, "."]                                     cells that mean unknown, in any column
+    billing: null                                          not read, though a column has this name
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ def column_map(given: Mapping[str, Any], file: object = None, saved: bool = Fals
     numbers = given.get("numbers") or {}
     if not isinstance(numbers, Mapping):
         raise InputError("'numbers' in the column map must be a mapping of column names", file=file)
-    columns = {name: _groups(name, given.get(name), file) for name in FIELDS if name != "numbers"}
-    if not numbers:
+    there = [name for name in FIELDS if name != "numbers" and (name == "id" or given.get(name, "") is not None)]
+    columns = {name: _groups(name, given.get(name), file) for name in there}
+    if not numbers and given.get("numbers", "") is not None:
         columns["numbers"] = (Column(("numbers",)),)
     return ColumnMap(
         columns,

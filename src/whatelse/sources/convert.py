@@ -68,19 +68,17 @@ class Converter:
         if column.row_number:
             return lambda _, row: f"{self._file}-{row}", "id"
         name, first = column.columns[0], at[0]
-        if field == "id":
-            return lambda cells, _: parse_id(cells[first]), name
-        if field == "age":
-            return lambda cells, _: parse_age(cells[first]), name
-        if field == "sex":
-            return lambda cells, _: parse_sex(cells[first], column.values), name
-        if field == "time":
-            return lambda cells, _: parse_time(cells[first], column.format), name
-        if field == "numbers":
-            return lambda cells, _: _number_object(cells[first]), name
+        single: dict[str, Callable[[Any], Any]] = {
+            "id": parse_id,
+            "age": parse_age,
+            "sex": lambda cell: parse_sex(cell, column.values),
+            "time": lambda cell: parse_time(cell, column.format),
+            "numbers": _number_object,
+            **(dict.fromkeys(TEXT_FIELDS, _text) if len(at) == 1 else {}),
+        }
+        if (parse := single.get(field)) is not None:
+            return lambda cells, _: parse(cells[first]), name
         if field in TEXT_FIELDS:
-            if len(at) == 1:
-                return lambda cells, _: _text(cells[first]), name
             return lambda cells, _: _joined([_text(cells[i]) for i in at]), name
         if field in CODES:
             if len(groups) == 1:
@@ -123,9 +121,14 @@ class Converter:
         return tuple(found.values())
 
 
+def cell_text(cell: Any) -> str:
+    """A cell as the keys of 'values' are written: 1.0 is "1", as a column of whole numbers with gaps is read."""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
+
+
 def _mapped(item: Any, values: Mapping[str, str | None]) -> Any:
     """What the map makes of a cell: another text, "" where it stands for nothing, or the cell as it is."""
-    text = str(int(item)) if isinstance(item, float) and item.is_integer() else str(item).strip()
+    text = cell_text(item)
     return (values[text] or "") if text in values else item
 
 

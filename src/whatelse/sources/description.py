@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.limits import read_yaml
+from whatelse.io.limits import read_yaml
 from whatelse.sources.columns import FIELDS, ColumnMap, column_map, near
 
 OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "labels", "codings")

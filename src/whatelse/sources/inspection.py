@@ -1,7 +1,7 @@
-"""A first look at a table: what each column seems to be, and a column map to start from.
+"""`whatelse inspect`: guesses the field of every column of a table and writes a column map that reads the table.
 
-Names count first (`column_names.yaml`: English and some neighbours), then what the cells look like. It is a guess for a
-person to edit: the map says beside each line what was seen, and lists what will be ignored.
+A guess needs the name of the column (`column_names.yaml`) and its values to agree. Columns that are known only after
+the visit are left out. The map is tried on the rows that were inspected; a column that cannot be read is left out.
 """
 
 from __future__ import annotations
@@ -10,29 +10,37 @@ import csv
 import itertools
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from functools import cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.sources.columns import normal
-from whatelse.sources.fields import SEXES
+from whatelse.sources.columns import FIELDS, normal
+from whatelse.sources.convert import cell_text
+from whatelse.sources.description import describe
+from whatelse.sources.fields import SEXES, parse_time
 from whatelse.sources.numbers import parse_number
-from whatelse.sources.report import BadValue
-from whatelse.sources.tables import LONGEST, find_delimiter, table_format
-from whatelse.sources.textfile import damage, inspect, open_text
+from whatelse.sources.report import BadValue, Report
+from whatelse.sources.tables import open_csv, read_table, table_format
+from whatelse.sources.textfile import damage, detect_encoding, open_text
 
-ROWS = 20_000  # looked at; more say nothing new
-FEW = 12  # different values of a column that is taken for codes
+ROWS = 20_000  # rows that are inspected
+FEW = 12  # most values of a column of codes
+MARKS = 5  # cells of a column that may be taken for "unknown" because they cannot be read
+ONCE = ("id", "age", "sex", "time", "chief_complaint")  # fields that take one column
+TEXT = ("chief_complaint", "triage_note", "md_comments")
+YES_NO = ({"0", "1"}, {"no", "yes"}, {"n", "y"}, {"false", "true"})
+AFTER = "known only after the visit: it would give the answer away"
 _ICD = re.compile(r"[A-Z]\d[\dA-Z](\.?[\dA-Z]{1,4})?|\d{3}(\.\d{1,2})?")
+_MARK = re.compile(r"[?.*\-–—_/\\]+|#\D\S*")  # "??", "--", and errors of spreadsheets such as "#N/A"
 
 
 @cache
@@ -41,10 +49,13 @@ def _names() -> Any:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A column: its name, how many cells hold something, how many different values; what it seems to be, and why.
+class ColumnGuess:
+    """One column and the guess of its field.
 
-    field  of a visit, "numbers", or "" where it will be ignored; line  what the map says of it, as YAML's values
+    filled     cells that are not empty and do not mean unknown; different: distinct values among them
+    field      field of a visit, "numbers", or "" for a column that is left out
+    why        reason for the guess; never holds a cell of a column with many values
+    line       entry of the column map, as YAML values
     """
 
     name: str
@@ -56,172 +67,256 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A table that was looked at: rows seen, its columns, and what the map says beside them."""
+class Inspection:
+    """An inspected table. rows: rows inspected; settings: delimiter, encoding and cells that mean unknown."""
 
     file: str
     rows: int
-    columns: list[Seen]
+    columns: list[ColumnGuess]
     settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
 
     def to_map(self) -> dict[str, Any]:
-        """The map as `read_visits(columns=…)` takes it."""
-        out: dict[str, Any] = dict(self.settings)
-        if not any(seen.field == "id" for seen in self.columns):
+        """The column map as `read_visits(columns=…)` takes it."""
+        out: dict[str, Any] = {name: value for name, value in self.settings.items() if value}
+        if not any(guess.field == "id" for guess in self.columns):
             out["id"] = {"row_number": True}
-        for seen in self.columns:
-            if seen.field == "numbers":
-                out.setdefault("numbers", {})[seen.name] = seen.line
-            elif seen.field == "coded":
-                out.setdefault("coded", []).append(seen.line)
-            elif seen.field and seen.field in out:  # a second column of notes or of diagnoses
-                out[seen.field] = _both(out[seen.field], seen.line)
-            elif seen.field:
-                out[seen.field] = seen.line
-        return out
+        for guess in self.columns:
+            if guess.field == "numbers":
+                out.setdefault("numbers", {})[guess.name] = guess.line
+            elif guess.field == "coded":
+                out.setdefault("coded", []).append(guess.line)
+            elif guess.field:
+                out[guess.field] = _joined(out[guess.field], guess.line) if guess.field in out else guess.line
+        left_out = [normal(guess.name) for guess in self.columns if not guess.field]
+        return out | {name: None for name in left_out if name in FIELDS and name not in out}
 
     def to_yaml(self) -> str:
-        """The map as a file to edit, with what was seen as comments."""
+        """The column map as a file, with the reasons as comments."""
         out = [
-            f"# How to read {self.file}: a first guess from {self.rows:,} rows. Correct it, then",
+            f"# How to read {self.file}: guessed from {self.rows:,} rows. Check it, then",
             "#     whatelse build FILE --map THIS-FILE --conditions CONDITIONS --out COHORT",
-            "# Lines are explained in docs/records.md. Columns that are not named here are ignored.",
+            "# docs/records.md explains the lines. Columns that are not named here are not read.",
+            *(f"# {note}" for note in self.notes),
         ]
-        why = {field: "; ".join(s.why for s in self.columns if s.field == field) for field in self.to_map()}
-        for field, line in self.to_map().items():
-            if field in ("coded", "numbers"):
-                out.append(f"{field}:")
-                seen = [s for s in self.columns if s.field == field]
-                head = "  - {}" if field == "coded" else "  {}: {}"
-                for s in seen:
-                    parts = (_inline(s.line),) if field == "coded" else (_inline(s.name), _inline(s.line))
-                    out.append(head.format(*parts) + f"  # {s.why}")
+        for name, line in self.to_map().items():
+            guesses = [guess for guess in self.columns if guess.field == name]
+            why = "; ".join(guess.why for guess in guesses)
+            if name == "coded":
+                out += ["coded:", *(f"  - {_inline(guess.line)}  # {guess.why}" for guess in guesses)]
+            elif name == "numbers" and guesses:
+                out += ["numbers:", *(f"  {_inline(g.name)}: {_inline(g.line)}  # {g.why}" for g in guesses)]
             else:
-                out.append(f"{field}: {_inline(line)}" + (f"  # {why[field]}" if why.get(field) else ""))
-        ignored = [s for s in self.columns if not s.field]
-        out += ["", "# ignored:"] + [f"#   {_inline(s.name)}: {s.why}" for s in ignored] if ignored else []
+                out.append(f"{name}: {_inline(line)}" + (f"  # {why}" if why else ""))
+        for title, wanted in (("known only after the visit", True), ("not read", False)):
+            some = [guess for guess in self.columns if not guess.field and (guess.why == AFTER) == wanted]
+            if some:
+                out += ["", f"# {title}:"]
+                out += [f"#   {_inline(guess.name)}" + ("" if wanted else f": {guess.why}") for guess in some]
         return "\n".join(out) + "\n"
 
 
-def look_at(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Look:
-    """Look at the first ROWS rows of a table. O(rows columns)."""
-    settings: dict[str, Any] = {}
+def inspect_file(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Inspection:
+    """Inspect the first ROWS rows of a table. O(rows columns)."""
     if not path.is_file():
-        raise InputError("is not a file; 'whatelse inspect' looks at one table", file=path)
-    kind = table_format(path)
-    if kind == "parquet":
-        header, rows = _parquet(path)
-    elif kind == "jsonl":
-        header, rows = _jsonl(path)
-    else:
-        header, rows, settings = _csv(path, delimiter, encoding)
+        raise InputError("is not a file; 'whatelse inspect' reads one table", file=path)
+    header, rows, settings = _read_rows(path, delimiter, encoding)
     if not rows:
-        raise InputError("has no rows to look at", file=path)
-    missing = set(_names()["missing"])
-    marks: Counter[str] = Counter()
-    columns: list[Seen] = []
-    taken: set[str] = set()
-    for at, name in enumerate(header):
-        cells = [row[at] for row in rows if at < len(row)]
-        texts = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
-        marks.update({str(t) for t in texts if isinstance(t, str) and t.lower() in missing})
-        values = [t for t in texts if t not in (None, "") and not (isinstance(t, str) and t.lower() in missing)]
-        if not name.strip() or header.count(name) > 1:
-            columns.append(Seen(name, len(values), 0, "", "has no name, or one that another column has"))
+        raise InputError("has no rows to inspect", file=path)
+    cells = [_Cells(name, [row[at] for row in rows if at < len(row)], len(rows)) for at, name in enumerate(header)]
+    claimed = {column.by_name for column in cells if column.values}
+    guesses: list[ColumnGuess] = []
+    for column in cells:
+        taken = {guess.field for guess in guesses if guess.field in ONCE}
+        if not column.name.strip() or header.count(column.name) > 1:
+            guesses.append(column.guess("", "has no name, or the name of another column"))
+        else:
+            guesses.append(_guess(column, taken, claimed))
+    settings["missing"] = sorted({mark for column in cells for mark in column.marks})
+    return _tried(path, Inspection(path.name, len(rows), guesses, settings), header, rows)
+
+
+def _tried(path: Path, found: Inspection, header: list[str], rows: list[list[Any]]) -> Inspection:
+    """Read the rows with the map until no cell is refused.
+
+    A few odd cells of a CSV column are taken for unknown; a column with more of them is left out.
+    """
+    odd: dict[str, set[str]] = {}
+    while True:
+        how, report = describe(found.to_map()), _Trial()
+        table = read_table(path, report, how)
+        try:
+            for _ in itertools.islice(table, ROWS):
+                pass
+        except _Refused as refused:
+            name, known = refused.column, odd.setdefault(refused.column, set())
+            csv_row = rows[refused.row - 1] if table_format(path) == "csv" and refused.row <= len(rows) else []
+            cell = csv_row[header.index(name)].strip() if csv_row and name in header else ""
+            if cell and len(cell) <= 20 and cell not in known and len(known) < MARKS:
+                known.add(cell)
+                found.settings["missing"] = sorted({*found.settings["missing"], cell})
+            else:
+                left_out = [replace(g, field="", why=refused.kind, line=None) for g in found.columns if g.name == name]
+                columns = [left_out[0] if g.name == name else g for g in found.columns]
+                found = replace(found, columns=columns)
             continue
-        seen = _guess(name, values, len(rows), taken)
-        taken |= {seen.field} if seen.field in ("id", "age", "sex", "time", "chief_complaint") else set()
-        columns.append(seen)
-    if marks:
-        settings["missing"] = sorted(marks)
-    return Look(path.name, len(rows), columns, settings)
+        notes = [f"{n:,} rows cannot be read ({kind}): add --on-error skip" for kind, n in report.left_out.items()]
+        return replace(found, notes=notes)
 
 
-def _guess(name: str, values: list[Any], rows: int, taken: set[str]) -> Seen:
-    plain = normal(name)
-    texts = [str(value) for value in values]
-    different = len(set(texts))
-    seen = (name, len(values), different)
+class _Refused(Exception):
+    def __init__(self, column: str, row: int, kind: str) -> None:
+        self.column, self.row, self.kind = column, row, kind
+
+
+class _Trial(Report):
+    """Counts rows that cannot be read, and stops at a cell that cannot."""
+
+    def leave_out(self, kind: str, error: InputError) -> None:
+        if error.column is not None and error.row is not None and not kind.startswith("holds "):
+            raise _Refused(error.column, error.row, kind)
+        self.left_out[kind] += 1
+
+
+class _Cells:
+    """The cells of one column. values: those that are neither empty nor mean unknown; texts: the same as text."""
+
+    def __init__(self, name: str, cells: list[Any], rows: int) -> None:
+        self.name, self.plain, self.rows = name, normal(name), rows
+        self.words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+        stripped = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
+        unknown, texts = set(_names()["missing"]), {c for c in stripped if isinstance(c, str) and c}
+        self.marks = {text for text in texts if text.lower() in unknown or _MARK.fullmatch(text)}
+        self.values = [
+            c for c in stripped if c is not None and c != "" and not (isinstance(c, str) and c in self.marks)
+        ]
+        self.texts = [cell_text(value) for value in self.values]
+        self.distinct = set(self.texts)
+        self.length = round(sum(map(len, self.texts)) / max(len(self.texts), 1))
+        self.numbers = _numbers(self.values)
+        self.numeric = len(self.numbers) >= 0.9 * max(len(self.values), 1)
+
+    def guess(self, field: str, why: str, line: Any = None) -> ColumnGuess:
+        line = self.name if field and line is None else line
+        return ColumnGuess(self.name, len(self.values), len(self.distinct), field, " ".join(why.split()), line)
+
+    def called(self, name: str) -> bool:
+        """Whether the column's name is this name, a misspelling of it, or contains all of its words."""
+        if self.plain == name or (len(name) > 5 and SequenceMatcher(None, self.plain, name).ratio() > 0.9):
+            return True
+        return len(self.words) <= 4 and set(re.split("[ _]", name)) <= set(self.words)
+
+    @cached_property
+    def by_name(self) -> str:
+        """The field whose names fit; an exact name counts first. No part of a name makes an id."""
+        known = _names()["fields"]
+        exact = [field for field, names in known.items() if self.plain in names]
+        alike = [field for field, names in known.items() if field != "id" and any(map(self.called, names))]
+        return str((*exact, *alike, "")[0])
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(sorted(self.distinct)[:FEW])
+
+
+def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
+    plain, values, different = column.plain, column.values, len(column.distinct)
     if not values:
-        return Seen(*seen, "", "is empty")
-    by_name = next((field for field, names in _names()["fields"].items() if plain in names), "")
-    if by_name in taken:
-        by_name = ""
-    numbers = _numbers(values)
-    numeric = len(numbers) >= 0.9 * len(values)
+        return column.guess("", "is empty")
+    by_name = "" if column.by_name in taken else column.by_name
+    icd = _is_icd(column.texts)
+    if by_name == "billing" or (icd and not by_name):
+        return _codes(column, "billing", "diagnoses, never findings") if icd else column.guess("", AFTER)
+    if plain not in itertools.chain(*_names()["fields"].values()) and any(map(column.called, _names()["after"])):
+        return column.guess("", AFTER)
     if by_name == "id" or (not by_name and "id" not in taken and re.search(r"(^|_)(id|no|nr|number)$", plain)):
-        if different == len(values) == rows:
-            return Seen(*seen, "id", "a different value in every row", name)
+        if different == len(values) == column.rows:
+            return column.guess("id", "a different value in every row")
         if by_name == "id":
-            return Seen(
-                *seen, "", f"an id must differ in every row, and be there: {different:,} values in {rows:,} rows"
-            )
-    if by_name == "age" and numeric and min(numbers) >= 0 and max(numbers) <= 130:
-        return Seen(*seen, "age", f"{min(numbers):g} to {max(numbers):g}", name)
-    if by_name == "sex" or (different <= 4 and "sex" not in taken and {t.lower() for t in texts} <= set(SEXES) - {""}):
-        return _sex(seen, texts)
-    if by_name == "time" and (form := _time_format(values)) is not None:
-        return Seen(*seen, "time", form or "ISO 8601", {"column": name, "format": form} if form else name)
-    if by_name in ("billing", "medication_history", "dispensed"):
-        return _codes(seen, by_name, texts)
+            return column.guess("", f"is no id: {different:,} values in {column.rows:,} rows")
+    if by_name == "age" and column.numeric and min(column.numbers) >= 0 and max(column.numbers) <= 130:
+        return column.guess("age", _range(column.numbers))
+    if by_name == "sex" or (
+        different <= 4 and "sex" not in claimed | taken and {t.lower() for t in column.distinct} <= set(SEXES) - {""}
+    ):
+        return _sex(column)
+    if (form := _time_format(values)) is not None:
+        if by_name != "time":
+            return column.guess("", "dates and times; map it as 'time' if it is the arrival")
+        return column.guess("time", form or "ISO 8601", {"column": column.name, "format": form} if form else None)
+    if by_name in ("medication_history", "dispensed"):
+        return _codes(column, by_name, "drugs by name")
     if by_name == "truth":
-        return Seen(*seen, "truth", "conditions known to be true", name)
-    if by_name in ("chief_complaint", "triage_note", "md_comments") and not numeric:
-        return Seen(*seen, by_name, f"text, {_length(texts)} letters on average", name)
-    if (vital := _vital(seen, plain, values, numbers)) is not None:
+        return column.guess("truth", "conditions known to be true")
+    if by_name in TEXT and not column.numeric:
+        return column.guess(by_name, f"text, {column.length} letters on average")
+    if (vital := _vital(column)) is not None:
         return vital
-    if plain in _names()["triage"] or (different <= FEW and different < len(values) and max(map(len, texts)) <= 40):
-        system = "triage" if plain in _names()["triage"] else re.sub(r"\W+", "_", plain).strip("_") or "coded"
-        shown = ", ".join(sorted(set(texts))[:FEW])
-        return Seen(*seen, "coded", f"{different} values: {shown}", {"column": name, "system": system})
-    if numeric:
-        return Seen(*seen, "numbers", f"{min(numbers):g} to {max(numbers):g}; bands are learned", "bands")
-    first = [re.split(r"[|;,]", t)[0].strip().upper() for t in texts]
-    if sum(bool(_ICD.fullmatch(t)) for t in first) > 0.8 * len(first) and sum(map(len, first)) > 3.2 * len(first):
-        return _codes(seen, "billing", texts)  # three characters alone may as well be a bed
-    if _time_format(values) is not None:
-        return Seen(*seen, "", "dates and times; map it as 'time' if it is the arrival")
-    if _length(texts) >= 25 and different > 0.3 * len(texts):
-        return Seen(*seen, "triage_note", f"text, {_length(texts)} letters on average", name)
-    return Seen(*seen, "", f"{different:,} values; map it if it matters")
+    whole = not any(isinstance(value, float) and not value.is_integer() for value in values)
+    triage = any(map(column.called, _names()["triage"]))
+    if whole and different <= FEW and different < len(values) and max(map(len, column.texts)) <= 40:
+        system = "triage" if triage else re.sub(r"\W+", "_", plain).strip("_") or "coded"
+        line: dict[str, Any] = {"column": column.name, "system": system}
+        if any({t.lower() for t in column.distinct} == pair for pair in YES_NO):
+            yes = max(column.distinct, key=str.lower)
+            line["values"] = {text: "yes" if text == yes else None for text in sorted(column.distinct)}
+        return column.guess("coded", f"{different} values: {column.shown}", line)
+    if column.numeric:
+        return column.guess("numbers", f"{_range(column.numbers)}; bands are learned", "bands")
+    words = set(_names()["complaint_words"])
+    fits = sum(not words.isdisjoint(text.lower().split()) for text in column.texts)
+    if "chief_complaint" not in claimed | taken and column.length <= 60 and fits >= 0.15 * len(values):
+        return column.guess("chief_complaint", f"words of complaints, {column.length} letters on average")
+    if column.length >= 25 and different > 0.3 * len(values):
+        return column.guess("triage_note", f"text, {column.length} letters on average")
+    return column.guess("", f"{different:,} values; map it if it matters")
 
 
-def _sex(seen: tuple[str, int, int], texts: list[str]) -> Seen:
-    odd = sorted({t for t in texts if t.lower() not in SEXES})
-    shown = ", ".join(sorted(set(texts))[:FEW])
+def _sex(column: _Cells) -> ColumnGuess:
+    odd = sorted(text for text in column.distinct if text.lower() not in SEXES)
     if not odd:
-        return Seen(*seen, "sex", shown, seen[0])
+        return column.guess("sex", column.shown)
     if len(odd) > FEW:
-        return Seen(*seen, "", f"{len(odd):,} values that are no sex")
-    values = {t: SEXES[t.lower()] for t in sorted(set(texts)) if t.lower() in SEXES} | dict.fromkeys(odd)
+        return column.guess("", f"{len(odd):,} values that are no sex")
+    known = {text: SEXES[text.lower()] for text in sorted(column.distinct) if text.lower() in SEXES}
     why = f"CHECK: null means unknown; write F or M for {', '.join(odd)}"
-    return Seen(*seen, "sex", why, {"column": seen[0], "values": values})
+    return column.guess("sex", why, {"column": column.name, "values": known | dict.fromkeys(odd)})
 
 
-def _codes(seen: tuple[str, int, int], field: str, texts: list[str]) -> Seen:
-    separator = max("|;,", key=lambda sign: sum(sign in t for t in texts))
-    line: Any = seen[0]
-    if any(separator in t for t in texts) and separator != "|":
-        line = {"column": seen[0], "separator": separator}
+def _codes(column: _Cells, field: str, why: str) -> ColumnGuess:
+    separator = max("|;,", key=lambda sign: sum(sign in text for text in column.texts))
+    line: dict[str, Any] = {"column": column.name}
+    if separator != "|" and any(separator in text for text in column.texts):
+        line["separator"] = separator
     if field == "billing":
-        line = {**(line if isinstance(line, dict) else {"column": seen[0]}), "system": "icd"}
-    return Seen(*seen, field, "diagnoses, never findings" if field == "billing" else "drugs by name", line)
+        line["system"] = "icd"
+    return column.guess(field, why, line if len(line) > 1 else None)
 
 
-def _vital(seen: tuple[str, int, int], plain: str, values: list[Any], numbers: list[float]) -> Seen | None:
-    bare = re.sub(r"_?\(.*\)|_(c|f|bpm|mmhg)$", "", plain)  # without its unit
-    for known in _names()["vitals"].values():
-        if plain not in known["names"] and bare not in known["names"]:
-            continue
-        pairs = _numbers(values, part=1) if len(numbers) < 0.9 * len(values) else []
-        if not pairs and len(numbers) < 0.9 * len(values):
-            return None
-        middle = sorted(numbers or pairs)[len(numbers or pairs) // 2]
-        rules = known["rules"] if "rules" in known else known["celsius" if middle < 60 else "fahrenheit"]
-        line = {"part": 1, "rules": rules} if pairs else rules
-        low, high = min(numbers or pairs), max(numbers or pairs)
-        return Seen(*seen, "numbers", f"{low:g} to {high:g}, {len(numbers or pairs):,} measured", line)
+def _is_icd(texts: list[str]) -> bool:
+    """Whether most cells begin with an ICD code. Three characters alone may as well be a bed."""
+    first = [re.split(r"[|;,]", text)[0].strip().upper() for text in texts]
+    fits = sum(bool(_ICD.fullmatch(text)) and any(c.isalpha() or c == "." for c in text) for text in first)
+    return fits > 0.8 * len(first) and sum(map(len, first)) > 3.2 * len(first)
+
+
+def _vital(column: _Cells) -> ColumnGuess | None:
+    """A vital sign, if name and values agree: a column of 0 and 1 is no pain score."""
+    part = 0 if column.numeric else 1  # 120/80: the first number
+    numbers = sorted(column.numbers if column.numeric else _numbers(column.values, part))
+    if len(numbers) < 0.9 * len(column.values) or len(set(numbers)) < 4:
+        return None
+    low, high = numbers[len(numbers) // 20], numbers[-1 - len(numbers) // 20]
+    for vital in _names()["vitals"]:
+        fits = vital["range"][0] <= low and high <= vital["range"][1]
+        if fits and any(column.called(name) or set(column.words) & {name} for name in vital["names"]):
+            line = {"part": 1, "rules": vital["rules"]} if part else vital["rules"]
+            return column.guess("numbers", f"{_range(numbers)}, {len(numbers):,} measured", line)
     return None
+
+
+def _range(numbers: Sequence[float]) -> str:
+    return f"{min(numbers):g} to {max(numbers):g}"
 
 
 def _numbers(values: Iterable[Any], part: int = 0) -> list[float]:
@@ -237,34 +332,24 @@ def _numbers(values: Iterable[Any], part: int = 0) -> list[float]:
 
 
 def _time_format(values: Sequence[Any]) -> str | None:
-    """ "" for ISO 8601 or real dates, a format, or None if these are no times."""
-    some = values[:200]
-    if all(isinstance(value, datetime) or hasattr(value, "isoformat") for value in some):
-        return ""
-    texts = [str(value) for value in some]
-    if all(re.match(r"\d{4}-\d\d-\d\d", t) for t in texts):
-        return ""
-    for form in _names()["time_formats"]:
+    """ "" for ISO 8601 and dates, else a format of `time_formats`; None if the values are no times."""
+    if all(isinstance(value, int | float) for value in values[:200]):
+        return None
+    for form in ("", *_names()["time_formats"]):
         try:
-            for text in texts:
-                datetime.strptime(text, form)
+            for value in values[:200]:
+                parse_time(value, form or None)
             return str(form)
-        except ValueError:
+        except BadValue:
             continue
     return None
 
 
-def _length(texts: list[str]) -> int:
-    return round(sum(map(len, texts)) / len(texts))
-
-
-def _both(before: Any, line: Any) -> Any:
-    if isinstance(before, dict) or isinstance(line, dict):  # coded columns, each with its own way of being written
-        return [
-            *(before if isinstance(before, list) else [before]),
-            line if isinstance(line, dict) else {"column": line},
-        ]
-    return [*(before if isinstance(before, list) else [before]), line]
+def _joined(before: Any, line: Any) -> Any:
+    """Two columns of one field: names, or mappings where one of them is a mapping."""
+    several = [*(before if isinstance(before, list) else [before]), line]
+    mixed = any(isinstance(entry, dict) for entry in several)
+    return [entry if isinstance(entry, dict) or not mixed else {"column": entry} for entry in several]
 
 
 def _inline(value: Any) -> str:
@@ -274,56 +359,55 @@ def _inline(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _csv(path: Path, delimiter: str | None, encoding: str | None) -> tuple[list[str], list[list[str]], dict[str, Any]]:
-    text = inspect(path, encoding)
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    wanted = [name for names in _names()["fields"].values() for name in names]
-    with damage(path), open_text(path, text, newline="") as stream:
-        first = next((line for line in stream if line.strip()), "")
-        found = delimiter or find_delimiter(first, path, wanted)
-        reader = csv.reader(itertools.chain([first], stream), delimiter=found)
+def _read_rows(
+    path: Path, delimiter: str | None, encoding: str | None
+) -> tuple[list[str], list[list[Any]], dict[str, Any]]:
+    """Header, the first ROWS rows, and the settings that a column map needs."""
+    kind, settings = table_format(path), dict[str, Any]()
+    if kind == "parquet":
         try:
-            header = next(reader)
-            rows = [row for row in itertools.islice(reader, ROWS) if row]
-        except csv.Error:
-            raise InputError("is not a CSV table: quotes do not match, or a cell never ends", file=path) from None
-    settings = {"delimiter": "tab" if found == "\t" else found} if found != "," else {}
-    if text.encoding not in ("utf-8", "utf-8-sig"):
-        settings["encoding"] = text.encoding
-    return header, rows, settings
+            with pq.ParquetFile(path) as file:
+                records = next(file.iter_batches(ROWS), pa.record_batch([], names=[])).to_pylist()
+                header = list(file.schema_arrow.names)
+        except (OSError, ValueError):
+            raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
+    else:
+        text = detect_encoding(path, encoding)
+        if text.encoding not in ("utf-8", "utf-8-sig"):
+            settings["encoding"] = text.encoding
+        with damage(path), open_text(path, text, newline="" if kind == "csv" else "\n") as stream:
+            if kind == "csv":
+                wanted = list(itertools.chain(*_names()["fields"].values()))
+                try:
+                    table = open_csv(stream, path, delimiter, wanted, strict=False)
+                    rows = [[_readable(c) for c in row] for row in itertools.islice(table.rows, ROWS) if row]
+                except csv.Error:
+                    raise InputError(
+                        "is not a CSV table: quotes do not match, or a cell never ends", file=path
+                    ) from None
+                if table.delimiter != ",":
+                    settings["delimiter"] = "tab" if table.delimiter == "\t" else table.delimiter
+                return [_readable(name) for name in table.header], rows, settings
+            lines = itertools.islice((line for line in stream if line.strip()), ROWS)
+            records = [record for line in lines if isinstance(record := _json(line), dict)]
+            header = list(dict.fromkeys(key for record in records for key in record))
+    return header, [[_flat(record.get(key)) for key in header] for record in records], settings
 
 
-def _jsonl(path: Path) -> tuple[list[str], list[list[Any]]]:
-    records = []
-    with damage(path), open_text(path, inspect(path), newline="\n") as stream:
-        for line in _first(stream):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                records.append(record)
-    header = list(dict.fromkeys(key for record in records for key in record))
-    return header, [[_flat(record.get(key)) for key in header] for record in records]
+def _readable(cell: str) -> str:
+    """A cell without the bytes that could not be decoded: they can be neither printed nor written."""
+    return cell if cell.isascii() else cell.encode("utf-8", "replace").decode()
 
 
-def _parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
+def _json(line: str) -> Any:
     try:
-        with pq.ParquetFile(path) as file:
-            header = list(file.schema_arrow.names)
-            batch = next(file.iter_batches(ROWS), None)
-            columns = [[_flat(v) for v in batch.column(i).to_pylist()] for i in range(len(header))] if batch else []
-    except (OSError, ValueError):
-        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
-    return header, [list(row) for row in zip(*columns, strict=True)]
-
-
-def _first(stream: Iterable[str]) -> Iterator[str]:
-    return itertools.islice((line for line in stream if line.strip()), ROWS)
+        return json.loads(_readable(line))
+    except ValueError:
+        return None
 
 
 def _flat(value: Any) -> Any:
-    """Lists and objects as text: what is in them does not matter for a first look."""
+    """Lists and objects as text."""
     if isinstance(value, list):
         return "|".join(str(v.get("code", v)) if isinstance(v, dict) else str(v) for v in value)
     return str(value) if isinstance(value, dict) else value

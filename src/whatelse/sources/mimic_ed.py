@@ -24,9 +24,10 @@ import duckdb
 
 from whatelse.errors import InputError
 from whatelse.sources.columns import need_columns
+from whatelse.sources.description import Description
 from whatelse.sources.fields import parse_age, parse_sex
 from whatelse.sources.report import BadValue, Report
-from whatelse.sources.textfile import inspect
+from whatelse.sources.textfile import detect_encoding
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
 
@@ -72,8 +73,8 @@ ORDER BY try_cast(s.stay_id AS BIGINT), s.stay_id, s.row
 """
 
 
-def read_mimic_ed(folder: Path, report: Report) -> Iterator[tuple[int, Visit]]:
-    """(row of edstays from 1, visit), sorted by stay_id."""
+def read_mimic_ed(folder: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
+    """(row of edstays from 1, visit), sorted by stay_id. There is nothing to describe."""
     files = _find_tables(folder, report)
     with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch:
         connection = duckdb.connect(str(Path(scratch) / "mimic.duckdb"), config={"temp_directory": scratch})
@@ -127,7 +128,7 @@ def _load(
         fields = ", ".join(f"NULL::VARCHAR AS {name}" for name in columns)
         connection.execute(f"CREATE TABLE {table} AS SELECT {fields}, 0 AS row WHERE false")
         return
-    inspect(file)  # DuckDB takes the part of a gzip file that is there for the whole
+    detect_encoding(file)  # DuckDB takes the readable part of a damaged gzip file for the whole
     options = "all_varchar = true, header = true, delim = ',', quote = '\"', escape = '\"'"
     skip = report.on_error == "skip"
     if skip:

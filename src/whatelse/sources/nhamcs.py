@@ -27,6 +27,7 @@ from typing import Any
 import pyreadstat
 
 from whatelse.errors import InputError
+from whatelse.sources.description import Description
 from whatelse.sources.report import BadValue, Report
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, INJURY, vital_codes
 from whatelse.visits import Code, Sex, Visit
@@ -71,9 +72,9 @@ SEXES: dict[float, Sex] = {1: "F", 2: "M"}
 Labels = dict[str, dict[str, str]]
 
 
-def read_nhamcs(path: Path, report: Report, labels: Path | None = None) -> Iterator[tuple[int, Visit]]:
+def read_nhamcs(path: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(record number from 1, visit) for every record of one survey year."""
-    names = read_labels(labels, report) if labels is not None else {}
+    names = read_labels(how.labels, report) if how.labels is not None else {}
     if not zipfile.is_zipfile(path) and path.suffix.lower() == ".sas7bdat":
         yield from _read_sas(path, path, report, names)
         return

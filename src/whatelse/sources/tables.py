@@ -12,18 +12,19 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from whatelse.errors import InputError
-from whatelse.limits import check_growth, regular
+from whatelse.io.limits import check_growth, regular
 from whatelse.sources.columns import ColumnMap, Places, locate, need_columns, normal
 from whatelse.sources.convert import Converter
+from whatelse.sources.description import Description
 from whatelse.sources.report import BadValue, Report
-from whatelse.sources.textfile import Text, damage, inspect, open_bytes, open_text, spoiled
+from whatelse.sources.textfile import Text, damage, detect_encoding, open_bytes, open_text, spoiled
 from whatelse.visits import Visit
 
 DELIMITERS = ",;\t|"
@@ -37,17 +38,15 @@ SUFFIXES: dict[str, Literal["csv", "jsonl", "parquet"]] = {
 COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 
 
-def read_table(
-    path: Path, report: Report, columns: ColumnMap, *, delimiter: str | None = None, encoding: str | None = None
-) -> Iterator[tuple[int, Visit]]:
+def read_table(path: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(data row from 1, visit) for every row of a table that can be used."""
-    kind = table_format(path)
+    kind, columns = table_format(path), how.columns
     if kind == "parquet":
         return _read_parquet(path, report, columns)
-    text = inspect(path, encoding)
+    text = detect_encoding(path, how.encoding)
     if kind == "jsonl":
         return _read_jsonl(path, report, columns, text)
-    return _read_csv(path, report, columns, text, delimiter)
+    return _read_csv(path, report, columns, text, how.delimiter)
 
 
 def table_format(path: Path) -> Literal["csv", "jsonl", "parquet"]:
@@ -65,24 +64,18 @@ def table_format(path: Path) -> Literal["csv", "jsonl", "parquet"]:
 def _read_csv(
     path: Path, report: Report, columns: ColumnMap, text: Text, delimiter: str | None
 ) -> Iterator[tuple[int, Visit]]:
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     with damage(path), open_text(path, text, newline="") as stream:
-        skipped, first = _first_line(stream, path)
-        if delimiter is None:
-            delimiter = find_delimiter(first, path, columns.names())
-        if len(delimiter) != 1:
-            raise InputError("a delimiter is one character, such as ',' ';' or a tab", file=path)
-        reader = csv.reader(itertools.chain([first], stream), delimiter=delimiter, strict=True)
         try:
-            header = next(reader)
+            table = open_csv(stream, path, delimiter, columns.names())
         except csv.Error:
             raise InputError("the header is not valid CSV: quotes do not match", file=path) from None
+        header, reader = table.header, table.rows
         places = locate(columns, header, path)
         make = Converter(columns, places, report, stem(path))
         used = [] if text.clean else positions(places)
         row = 0
         while True:
-            line = skipped + reader.line_num + 1
+            line = table.skipped + reader.line_num + 1
             try:
                 cells = next(reader)
             except StopIteration:
@@ -111,12 +104,28 @@ def _read_csv(
         raise InputError("has a header but no rows", file=path)
 
 
-def _first_line(stream: io.TextIOWrapper, path: Path) -> tuple[int, str]:
-    """How many blank lines there are before the header, and the header's (first) line."""
-    for number, line in enumerate(stream):
-        if line.strip():
-            return number, line
-    raise InputError("is empty", file=path)
+class CsvTable(NamedTuple):
+    """header: its cells; rows: reader of the rows after it; skipped: blank lines before the header."""
+
+    header: list[str]
+    rows: Any
+    delimiter: str
+    skipped: int
+
+
+def open_csv(
+    stream: io.TextIOWrapper, path: Path, delimiter: str | None, wanted: Iterable[str], *, strict: bool = True
+) -> CsvTable:
+    """Read the header of a CSV table. wanted: column names by which the delimiter is found if it is not given."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    skipped, line = next(((k, line) for k, line in enumerate(stream) if line.strip()), (0, ""))
+    if not line:
+        raise InputError("is empty", file=path)
+    delimiter = delimiter if delimiter is not None else find_delimiter(line, path, wanted)
+    if len(delimiter) != 1:
+        raise InputError("a delimiter is one character, such as ',' ';' or a tab", file=path)
+    rows = csv.reader(itertools.chain([line], stream), delimiter=delimiter, strict=strict)
+    return CsvTable(next(rows), rows, delimiter, skipped)
 
 
 def find_delimiter(header: str, path: Path, wanted: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""Text files as they come: compressed or not, in whatever encoding, maybe not text at all.
+"""Text files: decompression, encoding, and refusal of files that are not text.
 
-`inspect` reads the file once from end to end before the first row is made (about 1 GB/s of plain text):
-so a file that is cut short is known before half of it was used, and an encoding is guessed from all of it.
+`detect_encoding` reads the file from end to end before the first row is made (about 1 GB/s of ASCII text). A file that
+is cut short is therefore refused before a part of it was used.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow as pa
+from charset_normalizer import from_bytes
 
 from whatelse.errors import InputError
-from whatelse.limits import check_growth, check_line, regular
+from whatelse.io.limits import check_growth, check_line, regular
 
 BLOCK = 1 << 20
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -33,9 +34,9 @@ BINARY = {
     b"\xd0\xcf\x11\xe0": "an old spreadsheet file: save it as CSV",
 }
 CONTROL = bytes(b for b in range(32) if b not in b"\t\n\r\f\x1b")
-# What Windows-1252 / Latin-1 text of western languages is made of above ASCII. Thorn, eth and ÿ are left out:
-# as bytes (FE, FF, D0 …) they are far more often a sign of something else.
-WESTERN = frozenset(b"\x80\x85\x91\x92\x93\x94\x95\x96\x97\x99") | frozenset(range(0xA0, 0xFE)) - {0xD0, 0xDE, 0xF0}
+# The code pages that spreadsheets save. Single-byte code pages that no spreadsheet writes fit any text, and mislead.
+CODE_PAGES = [f"cp125{k}" for k in range(8)] + ["cp949", "cp932", "gb18030", "big5"]
+SAMPLE = 1 << 16  # bytes of lines beyond ASCII from which an encoding is guessed
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowException)
 
 
@@ -86,20 +87,19 @@ def open_text(path: Path, text: Text, newline: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(cast(Any, open_bytes(path)), text.encoding, errors="surrogateescape", newline=newline)
 
 
-def inspect(path: Path, encoding: str | None = None) -> Text:
-    """Read the file through once: is it whole, is it text, and in which encoding?
+def detect_encoding(path: Path, encoding: str | None = None) -> Text:
+    """The encoding of a file that was read to its end. InputError for an empty, binary or damaged file.
 
-    Without `encoding`: what a byte order mark says; else UTF-8 if every byte fits; else Windows-1252 if
-    no character beyond ASCII is valid UTF-8 and all of them are letters and signs of western languages;
-    else UTF-8 with some rows that are spoiled. Raises InputError for empty and binary files.
+    encoding   the encoding that the user gave; None: a byte order mark, else UTF-8 if nearly all of the file is valid
+               UTF-8 (the other rows are spoiled), else the guess of charset-normalizer
     """
     if encoding is not None:
         try:
             codecs.lookup(encoding)
         except LookupError:
             raise InputError(f"unknown encoding {encoding!r}; try utf-8, latin-1 or cp1252", file=path) from None
-    multibyte, nul, blank = False, False, True
-    invalid: set[int] = set()
+    valid, invalid, nul, blank = 0, 0, False, True  # characters beyond ASCII, bytes that are not UTF-8
+    sample = bytearray()
     mark = None
     for number, block in enumerate(_whole_lines(path)):
         if number == 0:
@@ -109,14 +109,12 @@ def inspect(path: Path, encoding: str | None = None) -> Text:
         blank = blank and not block.strip()
         nul = nul or b"\0" in block
         if not block.isascii():
-            try:
-                block.decode()
-                multibyte = True
-            except UnicodeDecodeError:
-                seen = {ord(character) for character in set(block.decode("utf-8", "surrogateescape"))}
-                bad = {point - 0xDC00 for point in seen if 0xDC80 <= point <= 0xDCFF}
-                invalid |= bad
-                multibyte = multibyte or any(point >= 0x80 for point in seen - {b + 0xDC00 for b in bad})
+            text = block.decode("utf-8", "surrogateescape")
+            beyond = len(text) - len(text.encode("ascii", "ignore"))
+            bad = len(text) - len(text.encode("utf-8", "ignore").decode())
+            valid, invalid = valid + beyond - bad, invalid + bad
+            if bad and len(sample) < SAMPLE:
+                sample += b"\n".join(line for line in block.split(b"\n") if not line.isascii())[:SAMPLE]
     if blank:
         raise InputError("is empty", file=path)
     if encoding is None and mark == "utf-16":
@@ -124,9 +122,19 @@ def inspect(path: Path, encoding: str | None = None) -> Text:
     if encoding is not None:
         name = codecs.lookup(encoding).name
         return Text("utf-8-sig" if name == "utf-8" else encoding, clean=name == "utf-8" and not invalid and not nul)
-    if invalid and not multibyte and invalid <= WESTERN:
-        return Text("cp1252", clean=not nul)
+    if invalid > 2 * valid and (guess := _guess_code_page(bytes(sample))) is not None:
+        return Text(guess, clean=False)
     return Text("utf-8-sig", clean=not invalid and not nul)
+
+
+def _guess_code_page(sample: bytes) -> str | None:
+    """The code page that fits best; Windows-1252 where it fits as well as the best. None: no code page fits."""
+    found = from_bytes(sample, cp_isolation=CODE_PAGES)
+    best = found.best()
+    if best is None:
+        return None
+    western = [match for match in found if "cp1252" in match.could_be_from_charset and match.chaos <= best.chaos]
+    return "cp1252" if any(match.coherence >= best.coherence - 0.05 for match in western) else best.encoding
 
 
 def spoiled(text: str) -> str | None:

@@ -1,10 +1,13 @@
-"""Vital signs and triage as findings: the same thresholds for every source that has numbers.
+"""Vital signs, triage level and pain as codes: the same thresholds for every source that has numbers.
 
-A value that was not measured gives no code at all, like a normal one: `Visit.coded` lists what was
-found. Whether a visit has vital signs is not kept.
+A value that was not measured gives no code, like a normal value.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from operator import eq
 
 from whatelse.visits import Code
 
@@ -12,16 +15,19 @@ AMBULANCE = Code("arrival", "ambulance", "ambulance")
 INJURY = Code("visit", "injury", "injury")
 ADMITTED = Code("disposition", "admitted", "admitted")
 
-FEVER = Code("vital", "temperature-high", "temperature >= 100.4 F")
-PULSE_HIGH = Code("vital", "pulse-high", "pulse > 100")
-PULSE_LOW = Code("vital", "pulse-low", "pulse < 60")
-BREATHING_FAST = Code("vital", "respirations-high", "respirations > 22")
-PRESSURE_LOW = Code("vital", "systolic-low", "systolic < 90")
-PRESSURE_HIGH = Code("vital", "systolic-high", "systolic > 180")
-OXYGEN_LOW = Code("vital", "saturation-low", "saturation < 93")
-TRIAGE = {level: Code("triage", str(level), f"level {level}") for level in range(1, 6)}
-PAIN_HIGH = Code("pain", "high", "8 or more")
-PAIN_NONE = Code("pain", "none", "none")
+# measurement, whether a value is out of range, code. 100.4 is no binary fraction: 38 C and 1004 tenths must reach it.
+RULES: tuple[tuple[str, Callable[[float], bool], Code], ...] = (
+    ("temperature", lambda v: v > 100.399, Code("vital", "temperature-high", "temperature >= 100.4 F")),
+    ("pulse", lambda v: v > 100, Code("vital", "pulse-high", "pulse > 100")),
+    ("pulse", lambda v: v < 60, Code("vital", "pulse-low", "pulse < 60")),
+    ("respirations", lambda v: v > 22, Code("vital", "respirations-high", "respirations > 22")),
+    ("systolic", lambda v: v < 90, Code("vital", "systolic-low", "systolic < 90")),
+    ("systolic", lambda v: v > 180, Code("vital", "systolic-high", "systolic > 180")),
+    ("saturation", lambda v: v < 93, Code("vital", "saturation-low", "saturation < 93")),
+    *(("triage", partial(eq, k), Code("triage", str(k), f"level {k}")) for k in range(1, 6)),
+    ("pain", lambda v: v >= 8, Code("pain", "high", "8 or more")),
+    ("pain", lambda v: v == 0, Code("pain", "none", "none")),
+)
 
 
 def fahrenheit(value: float | None) -> float | None:
@@ -46,27 +52,8 @@ def vital_codes(
     pain: float | None = None,
 ) -> list[Code]:
     """The codes of the values that are out of range. None is "not measured"."""
-    codes = []
-    degrees = fahrenheit(temperature)
-    # 100.4 is not a binary fraction: 38 C and 1004 tenths must both reach it
-    if degrees is not None and degrees > 100.399:
-        codes.append(FEVER)
-    if pulse is not None and pulse > 100:
-        codes.append(PULSE_HIGH)
-    if pulse is not None and pulse < 60:
-        codes.append(PULSE_LOW)
-    if respirations is not None and respirations > 22:
-        codes.append(BREATHING_FAST)
-    if systolic is not None and systolic < 90:
-        codes.append(PRESSURE_LOW)
-    if systolic is not None and systolic > 180:
-        codes.append(PRESSURE_HIGH)
-    if saturation is not None and saturation < 93:
-        codes.append(OXYGEN_LOW)
-    if triage is not None and triage in TRIAGE:
-        codes.append(TRIAGE[int(triage)])
-    if pain is not None and pain >= 8:
-        codes.append(PAIN_HIGH)
-    if pain == 0:
-        codes.append(PAIN_NONE)
-    return codes
+    values = {
+        "temperature": fahrenheit(temperature), "pulse": pulse, "respirations": respirations, "systolic": systolic,
+        "saturation": saturation, "triage": triage, "pain": pain,
+    }  # fmt: skip
+    return [code for name, holds, code in RULES if (value := values[name]) is not None and holds(value)]

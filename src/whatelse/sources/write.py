@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import json
 import os
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whatelse.errors import InputError
-from whatelse.files import writing
+from whatelse.io.files import writing
 from whatelse.sources.columns import CODES, FIELDS
 from whatelse.visits import Code, Visit
 
@@ -44,25 +43,20 @@ def write_visits(visits: Iterable[Visit], path: str | os.PathLike[str]) -> int:
     if not target.parent.is_dir():
         raise InputError("its folder does not exist; make it first", file=target)
     with writing(target) as stream:
-        return _write_parquet(visits, stream) if name.endswith(".parquet") else _write_jsonl(visits, stream, name)
-
-
-def _write_jsonl(visits: Iterable[Visit], stream: IO[bytes], name: str) -> int:
-    if name.endswith(".gz"):  # no file name and no time in the gzip header: they would differ from run to run
+        if name.endswith(".parquet"):
+            return _write_parquet(visits, stream)
+        if name.endswith(".jsonl"):
+            return _write_lines(visits, stream)
+        # no file name and no time in the gzip header: they would differ from run to run
         with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6) as packed:
             return _write_lines(visits, packed)
-    return _write_lines(visits, stream)
 
 
 def _write_lines(visits: Iterable[Visit], stream: IO[bytes] | gzip.GzipFile) -> int:
     count = 0
     dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     for batch in _batches(visits):
-        buffer = io.StringIO()
-        for visit in batch:
-            buffer.write(dump(visit_to_dict(visit)))
-            buffer.write("\n")
-        stream.write(buffer.getvalue().encode())
+        stream.write("".join([dump(visit_to_dict(visit)) + "\n" for visit in batch]).encode())
         count += len(batch)
     return count
 
@@ -90,14 +84,10 @@ def visit_to_dict(visit: Visit) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_code_to_dict(item) if isinstance(item, Code) else item for item in value]
-    return value
-
-
-def _code_to_dict(code: Code) -> dict[str, str]:
-    plain = {"system": code.system, "code": code.code}
-    return plain if code.name is None else {**plain, "name": code.name}
+    if isinstance(value, Code):
+        plain = {"system": value.system, "code": value.code}
+        return plain if value.name is None else {**plain, "name": value.name}
+    return [_plain(item) if isinstance(item, Code) else item for item in value] if isinstance(value, tuple) else value
 
 
 def _batches(visits: Iterable[Visit]) -> Iterator[list[Visit]]:

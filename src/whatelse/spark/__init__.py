@@ -1,4 +1,4 @@
-"""The same cohorts, models and tags on Apache Spark: one code for what is computed, Spark says where.
+"""Cohorts, models and tags on Apache Spark. The computations are those of the local engine.
 
     from whatelse import spark
     visits = spark.read_visits(df, {"id": "visit no"})

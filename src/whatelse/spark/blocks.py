@@ -1,8 +1,8 @@
-"""SparkBlocks: visits in blocks that lie with Spark's workers, and sums over them, as `noisyor/sums.py` has them.
+"""SparkBlocks: `noisyor/blocks.py` with the blocks on Spark's workers.
 
-Blocks of BLOCK consecutive visits are cut by the visits' numbers, and a task adds up an aligned run of them: so sums
-are those of the local engine, to the last bit, however often Spark runs a task again, and wherever. A task receives the
-number of its run and what is to be computed; workers keep the blocks (`kept.py`).
+A block has BLOCK consecutive visits, and a task adds an aligned run of blocks. Sums are therefore equal to those of the
+local engine to the last bit, wherever and however often Spark runs a task. A task gets the number of its run and the
+function; workers keep the blocks (`block_cache.py`).
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from whatelse.noisyor.sums import BLOCK, Arrays, Blocks, Merge, Work, added, joined, tree
-from whatelse.spark.kept import Visits, forget, kept
+from whatelse.noisyor.blocks import BLOCK, Arrays, Blocks, Merge, Work, added, joined, tree
+from whatelse.spark.block_cache import Visits, forget, kept
 from whatelse.spark.mapping import guarded
 
 if TYPE_CHECKING:
     from whatelse.spark.dataset import SparkCohort
 
-MOST_RUNS = 256  # tasks of a sum, at most: what comes to the driver is so many parts of it
-SMALL = 1 << 16  # bytes from which on an array is packed: counts are mostly zeros
+MOST_RUNS = 256  # most tasks of a sum: each sends one partial sum to the driver
+SMALL = 1 << 16  # bytes from which an array is compressed: counts are mostly zeros
 
 
 class SparkBlocks(Blocks):
-    """Blocks of visits, or made of these one by one.
+    """Blocks of visits, or blocks derived from them.
 
-    runs    an RDD of the numbers of runs, kept by Spark: so a task goes where its run was before
-    names   of what workers keep: of the visits' blocks, of those made of them, …
-    how     broadcast beside each: how it is made
+    runs    RDD of run numbers. Spark persists it, so a task goes to the worker that had the run before
+    names   folders of the block cache: visits first, then one for each derivation
+    how     broadcast variable of each folder: how its blocks are made
     """
 
     def __init__(self, runs: Any, names: tuple[str, ...], how: tuple[Any, ...], shape: tuple[int, int]) -> None:
@@ -88,7 +88,7 @@ class SparkBlocks(Blocks):
 
 
 def run_of(blocks: int, cores: int) -> int:
-    """Blocks in a run: the least power of two that gives two runs a core at most: a task costs some 60 ms."""
+    """Blocks in a run: the least power of two with at most two runs a core. A task costs about 60 ms."""
     width = 1
     while -(-blocks // width) > min(MOST_RUNS, 2 * cores):
         width *= 2
@@ -96,7 +96,7 @@ def run_of(blocks: int, cores: int) -> int:
 
 
 def pack(arrays: Arrays) -> bytes:
-    """Arrays as bytes: a line of JSON that says names, types, shapes and sizes, then the arrays one after the other."""
+    """Arrays as bytes: a JSON line of names, types, shapes and sizes, then the arrays."""
     bodies, heads = [], []
     for name, given in arrays.items():
         array = np.ascontiguousarray(given)
@@ -110,7 +110,7 @@ def pack(arrays: Arrays) -> bytes:
 
 
 def unpack(given: bytes) -> Arrays:
-    """What `pack` made. Arrays are copies: compiled loops want them aligned, and to be able to write."""
+    """The arrays of `pack`, copied: compiled loops need aligned, writable arrays."""
     view = memoryview(given)
     at = 8 + int.from_bytes(view[:8], "little")
     out: Arrays = {}

@@ -1,4 +1,4 @@
-"""build_cohort on Spark: the vocabulary and the findings of every visit are those that `whatelse.build_cohort` gives.
+"""build_cohort on Spark. Vocabulary and findings are equal to those of `whatelse.build_cohort`.
 
 1. The notes are read once, in the workers, into chunks (`chunks.py`), which Spark keeps on disk.
 2. Pairs of words and values of numbers are counted by a shuffle; the driver sees those that are common enough.
@@ -20,21 +20,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from whatelse.anchors import AnchorSet
+from whatelse.annotators import AnchorSet
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.cohort.bands import Bands, cuts_of_counts
 from whatelse.cohort.build import Choice, choose
+from whatelse.cohort.collector_io import thaw
 from whatelse.cohort.counting import Collector, Labels
 from whatelse.cohort.findings import Finder
-from whatelse.cohort.parts import thaw
+from whatelse.cohort.folder import columns_of
 from whatelse.errors import CohortError, InputError
 from whatelse.spark.chunks import ARRAYS, SCHEMA, Place, collect
-from whatelse.spark.dataset import COLUMNS, PARQUET, SparkCohort, dataset_rows, save
+from whatelse.spark.dataset import COLUMNS, PARQUET, SparkCohort, save
 from whatelse.spark.mapping import mapped
 from whatelse.spark.reading import ROWS, SparkVisits, Stream, read_visits
 from whatelse.spark.session import rows_at_once
 from whatelse.text import Bigram, BigramCounts, Rules
 from whatelse.text.bigrams import MIN_COUNT
+from whatelse.text.lexicon import Lexicon, load_lexicon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +51,7 @@ Told = Callable[[str, int, int], None]
 
 @dataclass
 class Left:
-    """What was left out while reading: rows by kind of problem, and what the files do not have."""
+    """Rows left out by kind of problem, and notes on what the files lack."""
 
     rows: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -72,6 +74,7 @@ def build_cohort(
     columns: str | Path | Mapping[str, Any] | None = None,
     left: Left | None = None,
     told: Told | None = None,
+    lexicon: str | Path | Lexicon = "none",
 ) -> SparkCohort:
     """Make a cohort of the visits of a DataFrame and write it to the folder `out`; see `whatelse.build_cohort`.
 
@@ -84,7 +87,7 @@ def build_cohort(
     if not isinstance(visits, SparkVisits):
         visits = read_visits(visits, columns, like=known.source if known is not None else None)
     tell = told or (lambda what, done, total: None)
-    finder = Finder(anchors or AnchorSet.shipped(), rules) if known is None else Finder(known.anchors, known.rules)
+    finder = Finder(anchors or AnchorSet.shipped(), rules, load_lexicon(lexicon)) if known is None else known._finder
     with _Work(visits, finder, left or Left(), tell) as work:
         if known is None:
             known = work.vocabulary(choice)
@@ -223,6 +226,7 @@ class _Work:
             joined,
             bands=bands,
             source=dict(self.visits.description),
+            lexicon=self.finder.lexicon,
         )
 
     def _bigrams(self) -> frozenset[Bigram]:
@@ -325,4 +329,6 @@ def _rows(collector: Collector, vocabulary: Vocabulary, at: int) -> pa.RecordBat
     ends, numbers = np.concatenate([[0], np.cumsum(kept)])[ends], numbers[kept]
     row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
     numbers = numbers[np.lexsort((numbers, row))]  # findings in order within each visit
-    return dataset_rows(collector.labels.ids, ends, numbers, *collector.labels.matrices(), at)
+    fields = collector.fields.done().of_names(sorted(vocabulary.fields))
+    columns = columns_of(collector.labels.ids, ends, numbers, *collector.labels.matrices(), fields)
+    return pa.record_batch([pa.array(np.arange(at, at + len(ends) - 1), pa.int64()), *columns.columns], names=COLUMNS)

@@ -1,9 +1,8 @@
-"""Chunks: some thousand visits as a Collector has them, as one row of a DataFrame.
+"""Chunks: up to VISITS visits of one Collector as one row of a DataFrame.
 
-The notes are read once, in the workers; what follows (joining pairs of words, choosing findings, making rows of them)
-works on the numbers in these rows. A chunk is of one file; where Spark reads files as they are, chunks sorted by file
-and first row are the visits in their order. Rows hold words of the records: they live in Spark's own storage while a
-cohort is built.
+Workers read the notes once. Later steps (pairs of words, choice of findings, rows of the dataset) use the numbers in
+the chunks. A chunk comes from one file; chunks sorted by file and first row give the visits in order. Chunks hold words
+of the records and stay in Spark's storage until the cohort is built.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from whatelse.cohort.collector_io import freeze
 from whatelse.cohort.counting import Collector
 from whatelse.cohort.findings import Finder
-from whatelse.cohort.parts import freeze
 from whatelse.errors import WhatelseError
 from whatelse.spark.reading import Stream
 
@@ -26,37 +25,21 @@ VISITS = 2_000  # of a chunk at most
 Place = tuple[str, int]
 """File and row of a visit."""
 
+_COUNTED: dict[str, list[tuple[str, pa.DataType]]] = {
+    "numbers": [("name", pa.string()), ("rows", pa.binary()), ("values", pa.binary())],
+    "measured": [("name", pa.string()), ("value", pa.float64()), ("count", pa.int64())],
+    "texts": [("text", pa.string()), ("count", pa.int64())],
+    "pairs": [("a", pa.string()), ("b", pa.string()), ("count", pa.int64())],
+}
 SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("rising", pa.bool_()),
-        ("visits", pa.int64()),
-        ("rows", pa.list_(pa.int64())),
-        ("ids", pa.list_(pa.string())),
-        ("other", pa.int64()),
-        ("named", pa.int64()),
-        ("true", pa.binary()),
-        ("known", pa.binary()),
-        ("words", pa.list_(pa.string())),
-        ("facts", pa.list_(pa.string())),
-        ("left", pa.list_(pa.string())),
-        ("word", pa.binary()),
-        ("word_end", pa.binary()),
-        ("fact", pa.binary()),
-        ("fact_end", pa.binary()),
-        ("numbers", pa.list_(pa.struct([("name", pa.string()), ("rows", pa.binary()), ("values", pa.binary())]))),
-        ("measured", pa.list_(pa.struct([("name", pa.string()), ("value", pa.float64()), ("count", pa.int64())]))),
-        ("n_words", pa.int64()),
-        ("floor", pa.int64()),
-        ("texts", pa.list_(pa.struct([("text", pa.string()), ("count", pa.int64())]))),
-        ("pairs", pa.list_(pa.struct([("a", pa.string()), ("b", pa.string()), ("count", pa.int64())]))),
-        ("report", pa.string()),
-        ("problem", pa.string()),
-    ]
+    [("rising", pa.bool_()), ("rows", pa.list_(pa.int64())), ("kinds", pa.list_(pa.list_(pa.string())))]
+    + [(name, pa.string()) for name in ("file", "report", "problem")]
+    + [(name, pa.int64()) for name in ("first", "last", "visits", "other", "named", "n_words", "floor")]
+    + [(name, pa.list_(pa.string())) for name in ("ids", "words", "facts", "left")]
+    + [(name, pa.binary()) for name in ("true", "known", "which", "word", "word_end", "fact", "fact_end")]
+    + [(name, pa.list_(pa.struct(fields))) for name, fields in _COUNTED.items()]
 )
-ARRAYS = ["ids", "other", "named", "true", "known", "words", "facts", "left"]
+ARRAYS = ["ids", "other", "named", "true", "known", "words", "facts", "left", "kinds", "which"]
 ARRAYS += ["word", "word_end", "fact", "fact_end", "numbers"]  # what `thaw` needs
 
 
@@ -89,7 +72,7 @@ def collect(
 
 
 def _said(error: WhatelseError, place: Place) -> str:
-    """What went wrong and where, as JSON; it quotes no record, for errors do not."""
+    """An error with its place as JSON. Errors quote no record."""
     row = getattr(error, "row", None)
     text = str(error)
     if row is None:  # an error of the collector counts visits from its own beginning

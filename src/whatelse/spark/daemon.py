@@ -1,8 +1,8 @@
-"""The process that Spark forks its Python workers from, with whatelse loaded: workers begin at once, and share it.
+"""The process that Spark forks its Python workers from, with whatelse loaded, so that workers start at once.
 
-Two things that Spark's own does after every task cost more than a step of a fit. It looks for modules anew, for which
-Python reads the directory of Spark's archive again (some 15 ms), and it goes through all objects for garbage (80 ms
-with compiled loops loaded). The archive does not change, and what was loaded before the fork is no garbage.
+After every task Spark invalidates the import caches (Python then reads the directory of Spark's archive again, 15 ms)
+and runs the garbage collector (80 ms with compiled loops loaded). Both cost more than a step of a fit. Here the archive
+stays cached, and objects loaded before the fork are frozen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.daemon import manager
 import whatelse.noisyor.anchored.learner
 import whatelse.spark.blocks
 import whatelse.tagger
-import whatelse.text.compiled  # noqa: F401
+import whatelse.text.reader  # noqa: F401
 
 
 def main() -> None:

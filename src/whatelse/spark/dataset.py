@@ -16,20 +16,20 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.cohort import Cohort, Vocabulary
-from whatelse.cohort.folder import DATASET, check_place, columns_of, read_header, write_header
-from whatelse.cohort.tally import Tally
+from whatelse.cohort.contingency import Tally
+from whatelse.cohort.folder import DATASET, check_place, read_header, write_header
 from whatelse.errors import CohortError
-from whatelse.files import write_folder
+from whatelse.io.files import write_folder
 from whatelse.noisyor.anchored.anchor_visits import some_of
-from whatelse.noisyor.sums import Arrays, fires
+from whatelse.noisyor.blocks import Arrays, fires
 from whatelse.spark.blocks import SparkBlocks
 from whatelse.spark.mapping import mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = ("row", "id", "findings", "conditions", "unknown")
-PARQUET = "row bigint, id string, findings array<int>, conditions array<int>, unknown array<int>"
+COLUMNS = ("row", "id", "findings", "conditions", "unknown", "fields")
+PARQUET = "row bigint, id string, findings array<int>, conditions array<int>, unknown array<int>, fields array<int>"
 MOST_LABELLED = 100_000  # labelled visits that are learned from, at most: they come to the driver
 GROUP = 4 << 20  # bytes of a row group, some 50,000 visits: a worker that wants a run of blocks reads little else
 MOST_ROWS = 500_000  # visits that come to the driver at once, at most
@@ -37,7 +37,7 @@ MOST_ROWS = 500_000  # visits that come to the driver at once, at most
 
 @dataclass(frozen=True, eq=False)
 class SparkCohort:
-    """N visits in a dataset; vocabulary and `about` as in a local cohort. Visits stay where they are."""
+    """N visits in a dataset on disk; vocabulary and `about` as in a local cohort."""
 
     df: DataFrame
     vocabulary: Vocabulary
@@ -47,7 +47,7 @@ class SparkCohort:
 
     @classmethod
     def open(cls, folder: str | Path, spark: SparkSession) -> SparkCohort:
-        """A cohort that Spark built. One that the local engine built is opened as a dataset once it is saved as one."""
+        """Open a cohort that Spark built; CohortError for one that the local engine built."""
         place = Path(folder).absolute()
         header = read_header(place)
         if header["version"] != DATASET:
@@ -97,7 +97,7 @@ class SparkCohort:
         return Tally(int(found["visits"]), int(found["some"]), int(found["whole"]), *counts)
 
     def tally(self) -> Tally:
-        """How anchors and labels go together."""
+        """Counts of anchors, labels and both."""
         return self._tally
 
     @property
@@ -127,15 +127,6 @@ class SparkCohort:
         wanted = F.broadcast(self.df.sparkSession.createDataFrame(pa.table({"row": numbers})))
         table = self.df.join(wanted, "row", "left_semi").select(*COLUMNS).toArrow()
         return table.take(pa.array(np.argsort(table.column("row").to_numpy(), kind="stable")))
-
-
-def dataset_rows(
-    ids: list[str], indptr: NDArray[Any], indices: NDArray[Any], Y: NDArray[np.bool_], known: NDArray[np.bool_], at: int
-) -> pa.RecordBatch:
-    """Visits as rows of the dataset, numbered from `at`."""
-    columns = columns_of(ids, indptr, indices, Y, known)
-    numbers = pa.array(np.arange(at, at + len(ids)), pa.int64())
-    return pa.record_batch([numbers, *columns.columns], names=COLUMNS)
 
 
 def save(

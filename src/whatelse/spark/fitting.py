@@ -1,7 +1,6 @@
-"""fit on Spark: the learners of `learning/`, which sum over blocks of visits that lie in Spark (`blocks.py`).
+"""fit on Spark: the learners of `learning/` with sums over blocks of visits on the workers (`blocks.py`).
 
-What a learner looks at one by one are samples of bounded size (docs/scale.md): those come to the driver, as numbers of
-findings. Everything else stays where it is.
+Samples of bounded size (docs/scale.md) come to the driver, as numbers of findings. Other visits stay on the workers.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from whatelse.anchors import NoiseRates
+from whatelse.annotators import NoiseRates
+from whatelse.annotators.data_checks import SKETCH, hashed
 from whatelse.cohort import Cohort
 from whatelse.errors import ModelError
 from whatelse.learning.learners import DEFAULT, Progress
 from whatelse.spark.dataset import SparkCohort
 from whatelse.spark.mapping import mapped
 from whatelse.tagger import Tagger
-from whatelse.teaching.doubts import SKETCH, hashed
 
 LEARNERS = (DEFAULT, "moments", "naive", "oracle")
 
@@ -46,7 +45,7 @@ def fit(
 
 
 def sketch(cohort: SparkCohort) -> list[str]:
-    """`teaching.doubts.sketch` of visits in Spark: a few of their smallest hashes, by which to know them again."""
+    """`annotators.data_checks.sketch` on Spark: the smallest hashes of visit ids, to recognise the visits later."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         least: list[str] = []

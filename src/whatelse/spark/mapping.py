@@ -1,4 +1,4 @@
-"""Functions that run in Spark's Python workers; what fails there says where, and quotes nothing."""
+"""Functions that run in Spark's Python workers. Their errors name the place and quote no record."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Made = TypeVar("Made")
 
 
 def mapped(df: DataFrame, work: Callable[[Batches], Iterator[pa.RecordBatch]], schema: Any) -> DataFrame:
-    """`df.mapInArrow`, with errors that Spark may log."""
+    """`df.mapInArrow`, with errors that hold no record content: Spark logs them."""
 
     def safe(batches: Batches) -> Iterator[pa.RecordBatch]:
         with _discreet():
             yield from work(batches)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # about pandas, which has no part in this
+        warnings.simplefilter("ignore", FutureWarning)  # about pandas, which is not used
         return df.mapInArrow(safe, schema)
 
 
 def guarded(work: Callable[[Given], Made]) -> Callable[[Given], Made]:
-    """The same function, with errors that Spark may log."""
+    """The function, with errors that hold no record content."""
 
     def safe(given: Given) -> Made:
         with _discreet():
@@ -45,7 +45,7 @@ def guarded(work: Callable[[Given], Made]) -> Callable[[Given], Made]:
 
 @contextmanager
 def _discreet() -> Iterator[None]:
-    """Messages of libraries may quote a value, and are left out."""
+    """Replace errors of libraries, whose messages may quote a value, by type and place."""
     try:
         yield
     except (WhatelseError, GeneratorExit):

@@ -1,7 +1,7 @@
 """DataFrame -> visits, batch by batch in the Python workers, by the functions that read a local table.
 
-A row is named by its file and its number there where the DataFrame comes straight from Parquet files; of any other
-DataFrame, by its partition and its number there.
+A row is named by file and row number if the DataFrame comes straight from Parquet files, else by partition and row
+number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS = 2_000  # rows that go to a worker at a time
 
 @dataclass(frozen=True, eq=False)
 class SparkVisits:
-    """Visits of a DataFrame: what `build_cohort` and `tag` take. Nothing is read before they are used.
+    """Visits of a DataFrame, for `build_cohort` and `tag`. Reading is lazy.
 
     df       the columns that are used and, if `located`, the file and the row there of each row
     how      which column is which field, as `read_visits` of local files has it

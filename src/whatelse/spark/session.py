@@ -1,4 +1,4 @@
-"""A Spark session for the commands. A program that has one already hands its DataFrames over and needs none of this."""
+"""A Spark session for the commands. A program with a session of its own passes its DataFrames instead."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def java() -> bool:
 
 @contextmanager
 def rows_at_once(spark: SparkSession, rows: int) -> Iterator[None]:
-    """So many rows at a time from Spark to Python: rows may be blocks of thousands of visits."""
+    """Set the number of rows in a batch from Spark to Python: a row may be a chunk of thousands of visits."""
     before = spark.conf.get(ROWS_AT_ONCE)
     spark.conf.set(ROWS_AT_ONCE, str(rows))
     try:

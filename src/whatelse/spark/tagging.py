@@ -1,4 +1,4 @@
-"""tag on Spark: visits in, their certified probabilities out, row by row of a DataFrame in no particular order."""
+"""tag on Spark: a DataFrame of visits to a DataFrame of certified probabilities, in no particular order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from whatelse.batch.answers import AT_ONCE, Asked, answers, schema_of
 from whatelse.cohort.batches import BatchReader
 from whatelse.sources.report import OnError
 from whatelse.spark.mapping import mapped
 from whatelse.spark.reading import SparkVisits, Stream, read_visits
 from whatelse.tagger import Tagger
-from whatelse.tagging.answers import AT_ONCE, Asked, answers, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,6 +7,9 @@ a visit's id can work the key out.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -43,6 +46,12 @@ class Event:
             "visit": None if self.visit is None else _storable(self.visit)[:32],
             "detail": {key: _storable(v) if isinstance(v, str) else v for key, v in self.detail.items()},
         }
+
+
+def visit_key(visit: str, secret: bytes) -> str:
+    """The key of a visit in URLs and audit lines: 26 letters and digits that do not reveal the id (HMAC-SHA256)."""
+    digest = hmac.digest(secret, visit.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return base64.b32encode(digest[:16]).decode().rstrip("=").lower()
 
 
 def _storable(text: str) -> str:

@@ -17,6 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from whatelse.store import chain, schema
+from whatelse.store.audit import visit_key
+from whatelse.store.cross_check import cross_check
 from whatelse.store.engine import StoreError, reading
 
 
@@ -28,15 +30,23 @@ class Verified:
     audit: chain.Head
 
 
-def verify(engine: sa.Engine, expect: chain.Head | None = None) -> Verified:
-    """Both chains, and for SQLite the file itself; StoreError says what is wrong. `expect` is one of the decisions'."""
+def verify(engine: sa.Engine, expect: chain.Head | None = None, expect_audit: chain.Head | None = None) -> Verified:
+    """Verify both chains, one against the other, and for SQLite the file. StoreError says what is wrong.
+
+    expect, expect_audit: heads of decisions and audit that were noted earlier.
+    """
     if engine.dialect.name == "sqlite":
         with reading(engine) as connection:
             said = connection.execute(sa.text("PRAGMA integrity_check")).scalars().all()
         if said != ["ok"]:
             raise StoreError(f"the database file is damaged ({len(said)} problems); restore a backup")
     decisions = chain.verify(engine, schema.decision, expect)
-    return Verified(decisions, chain.verify(engine, schema.audit))
+    audit = chain.verify(engine, schema.audit, expect_audit)
+    with reading(engine) as connection:
+        secret = connection.execute(sa.select(schema.secret.c.value).where(schema.secret.c.name == "visits")).scalar()
+    if secret is not None:  # a database that served
+        cross_check(engine, lambda visit: visit_key(visit, bytes.fromhex(secret)))
+    return Verified(decisions, audit)
 
 
 def backup(url: str, out: Path) -> Verified:

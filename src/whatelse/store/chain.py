@@ -3,7 +3,7 @@
 Each line holds the SHA-256 of the line before it and of its own content, so one number, the newest (the *head*), stands
 for all of them. A change breaks the chain at its place; what is cut off at the end is missed by the head, which is kept
 apart. Who can write to the database can also write a new chain from there on: a head that was noted elsewhere
-('whatelse decisions verify' prints it) tells that too.
+('whatelse store verify' prints it) tells that too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PAGE = 5_000
 RETENTION = "retention"  # the event of an audit line that says how many old ones were removed
 _KEEP = "a line there was changed, moved, added or taken out. Keep the database as it is and compare it with a backup"
 _HEADS = schema.chain_head
+CARD = [c.name for c in schema.cds_card.columns if c.name not in ("outcome", "reason")]  # what a card's digest is about
 
 
 @dataclass(frozen=True, slots=True)

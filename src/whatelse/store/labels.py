@@ -11,6 +11,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from whatelse.io.spreadsheet import escape_formula
 from whatelse.store.history import Entry
 from whatelse.store.store import Store
 
@@ -61,17 +62,13 @@ def to_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield ",".join(SCHEMA.names) + "\n"
     for row in rows:
         line = io.StringIO()
-        inert = {name: _inert(row[name]) for name in ("visit", "condition", "actor", "model")}
+        inert = {name: escape_formula(row[name]) for name in ("visit", "condition", "actor", "model")}
         shown = {**row, **inert, "at": row["at"].isoformat()}
-        csv.writer(line, lineterminator="\n").writerow(shown[name] for name in SCHEMA.names)
+        # a control character outside quotes, CR above all, begins a row in some readers
+        plain = all(text.isprintable() for text in inert.values())
+        writer = csv.writer(line, lineterminator="\n", quoting=csv.QUOTE_MINIMAL if plain else csv.QUOTE_ALL)
+        writer.writerow(shown[name] for name in SCHEMA.names)
         yield line.getvalue()
-
-
-def _inert(text: str) -> str:
-    """A number with its sign stays what it is: no spreadsheet runs it."""
-    if text[:1] not in tuple("=+-@\t\r\n"):
-        return text
-    return text if text[:1] in "+-" and text[1:].isascii() and text[1:].isdigit() else f"'{text}"
 
 
 def to_parquet(rows: Iterable[dict[str, Any]], stream: IO[bytes]) -> int:

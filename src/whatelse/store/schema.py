@@ -101,7 +101,7 @@ secret = sa.Table(
     sa.Column("value", sa.String(64), nullable=False),
 )
 
-# Cards of CDS Hooks, shown or computed in silence. Old ones may be removed: `server/cds/log.py`.
+# Cards of CDS Hooks, shown or computed in silence. Old ones may be removed: `server/ehr/cds/log.py`.
 cds_card = sa.Table(
     "cds_card",
     metadata,

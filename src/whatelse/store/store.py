@@ -291,7 +291,10 @@ class Store:
         return self.secret(name)
 
     def tag_lines(self) -> Iterator[Entry]:
-        """Every line about a tag, by visit and version, page by page; between two pages no connection is held."""
+        """Every line that is a label of a tag, by visit and version, page by page. Dismissed cards are left out.
+
+        Between two pages no connection is held.
+        """
         place = sa.tuple_(_TABLE.c.visit, _TABLE.c.version)
         query = sa.select(*_COLUMNS).where(_TABLE.c.kind == "tag").order_by(_TABLE.c.visit, _TABLE.c.version)
         rows: Sequence[Any] = ()
@@ -301,7 +304,7 @@ class Store:
                 rows = connection.execute(after.limit(PAGE)).all()
             if not rows:
                 return
-            yield from map(entry, rows)
+            yield from (line for line in map(entry, rows) if not dismissed(line))
 
     # ---- models that have served
 
@@ -356,6 +359,15 @@ def _brief(connection: sa.Connection, visits: Iterable[str]) -> dict[str, list[L
     for row in _rows(connection, _BRIEF_OF_VISITS, visits):
         histories.setdefault(row[0], []).append(Line(*row))
     return histories
+
+
+def dismissed(line: Entry) -> bool:
+    """Whether a line is a card of an EHR that was dismissed, which versions up to 0.2 recorded as a rejection.
+
+    Only the reasons "not-present" and "ruled-out" say that the patient does not have the condition.
+    """
+    shown = line.shown
+    return line.verdict == "rejected" and "card" in shown and shown.get("reason") not in ("not-present", "ruled-out")
 
 
 def entry(row: Any) -> Entry:

@@ -1,16 +1,24 @@
-"""Notes: from text to words, with negation, bigrams and numbers normalised. See docs/text.md."""
+"""Notes: from text to words and mentions of concepts, each with its assertion. See docs/text.md."""
 
+from whatelse.text.assertion import ASSERTIONS
 from whatelse.text.bigrams import Bigram, BigramCounts, join_bigrams, learn_bigrams
+from whatelse.text.lexicon import Lexicon, load_lexicon
+from whatelse.text.reader import Mention, NoteReader
 from whatelse.text.rules import Rules, load_rules
 from whatelse.text.tokens import Token, tokenize, words
 
 __all__ = [
+    "ASSERTIONS",
     "Bigram",
     "BigramCounts",
+    "Lexicon",
+    "Mention",
+    "NoteReader",
     "Rules",
     "Token",
     "join_bigrams",
     "learn_bigrams",
+    "load_lexicon",
     "load_rules",
     "tokenize",
     "words",

@@ -14,7 +14,7 @@ which say no more than their other word. The counts are sums over notes, so they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
@@ -47,7 +47,7 @@ def join_bigrams(tokens: list[Token], bigrams: Collection[Bigram]) -> list[Token
             a, b = tokens[k], tokens[k + 1]
             if a.negated == b.negated and not b.opens:
                 joined += tokens[done:k]
-                joined.append(Token("_".join(pair), a.start, b.end, a.negated, a.trigger, a.opens))
+                joined.append(a._replace(text="_".join(pair), end=b.end))
                 done = k + 2
     return joined + tokens[done:]
 
@@ -77,6 +77,13 @@ class BigramCounts:
         self.words.update(texts)
         self.pairs.update(pairs)
         self.n_words += len(texts)
+        self._prune()
+
+    def add_counts(self, words: Mapping[str, int], pairs: Mapping[Bigram, int]) -> None:
+        """Add counts of words and of neighbouring pairs that somebody else made."""
+        self.words.update(words)
+        self.pairs.update({pair: n for pair, n in pairs.items() if _counts(pair[0]) and _counts(pair[1])})
+        self.n_words += sum(words.values())
         self._prune()
 
     def merge(self, other: BigramCounts) -> None:

@@ -7,26 +7,44 @@ They are kept out of the findings unless asked for (`build --function-words`): l
 from __future__ import annotations
 
 _GRAMMAR = """
-a about above after again all also although am an and another any are as at back be became because been before being
-below between both but by came can come could did do does doing done down during each either else etc even every few for
-from further gave get gets getting give given go goes going gone got had has have having he her here hers herself him
-himself his how however i if in into is it its itself just let like made make many may me might more most much must my
-no nor not now of off on once one ones only onto or other others our out over own per put said same saw see seen she
-should since so some still such take taken than that the their them themselves then there these they this those though
-through to too took two under until up upon us very via was we well went were what when where whether which while who
-whom whose why will with within without would yet you your
+a about above across after again against ago all almost along already also although always am among an and another any
+anything are around as at away back be became because become becoming been before began being below between both but
+by came can cannot come could did do does doing done down during each either else etc even ever every everything few
+first for from further gave get gets getting give given go goes going gone got had has have having he her here hers
+herself him himself his how however i if in instead into is it its itself just last later least let like likely made
+make many may me might more most much must my myself near nearly next no nor not nothing now of off often on once one
+ones only onto or other others our out over own per possibly put rather really said same saw second see seem seems
+seen several she should since so some something somewhat soon still such take taken than that the their them
+themselves then there these they thing things third this those though through throughout till to together too took
+toward towards two under unless until unto up upon us usually very via was we well went were what whatever when where
+whether which while who whom whose why will with within without would yet you your aren't can't couldn't didn't
+doesn't don't hadn't hasn't haven't he's i'm i've isn't it's she's shouldn't that's wasn't weren't won't wouldn't
+three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty hundred half dozen
 """
 _FORM = """
-c/o cc ccl comes complains complaint complaining dept describes ed emt er exam hpi hx md mr mrs ms note noted notes np
-patient patients pe pmd pmh pmhx presenting presents pt pta pts reported reporting reports rn ros says sent since
-started states stated stating told today tonight w w/ wants yesterday
-left right lt rt bilat bilateral l r
-am pm hour hours hr hrs day days week weeks wk wks month months mo yr yrs year years old yo y/o
+approx approximately arrival arrived brought called c/o c/w cc ccl comes complains complaint complaining d/t dept
+described describes details dx e/o ed emt er esp especially etc exam f/u feel feeling feels felt found h/o happened
+hpi hx i.e incl including info information known md mr mrs ms note noted notes notice noticed np obtained occurred
+patient patients pe per pmd pmh pmhx presented presenting presents provided pt pta pts r/o received recvd recd
+regarding related reported reporting reports rn ros rx s/p said says seen sent since sts started starting states
+stated stating sx sxs tell telling thinks thought told today tonight tx w w/ w/o want wanted wants yesterday left
+right lt rt bilat bilateral l r side sides area areas am pm hour hours hr hrs min mins minute minutes sec secs second
+seconds day days week weeks wk wks month months mo mos yr yrs year years old yo y/o yof yom time times morning
+afternoon evening night noon midnight eve noc date jan feb mar apr may jun jul aug sep sept oct nov dec monday tuesday
+wednesday thursday friday saturday sunday
 """
 FUNCTION_WORDS = frozenset(f"{_GRAMMAR} {_FORM}".split())
 
 
 def says_nothing(word: str) -> bool:
-    """Whether a word, joined (`of_the`) or not, negated (`neg:`) or not, is nothing but such words and numbers."""
-    parts = word.removeprefix("neg:").split("_")
-    return all(part in FUNCTION_WORDS or not any(map(str.isalpha, part)) for part in parts)
+    """Whether a word, joined (`of_the`) or not, negated (`neg:`) or not, is nothing but such words and numbers.
+
+    So are single letters and words that begin with a number ("#cm", "##aug", "x#").
+    """
+    return all(map(_is_form, word.removeprefix("neg:").split("_")))
+
+
+def _is_form(part: str) -> bool:
+    if part in FUNCTION_WORDS or len(part) < 2 or part.startswith(("#", "x#")):
+        return True
+    return not any(map(str.isalpha, part))

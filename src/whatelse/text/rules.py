@@ -1,57 +1,101 @@
-"""Negation rules: phrases and what they do, read from a YAML file.
+"""Assertion rules: cue phrases and what they do, read from a YAML file.
 
-A rules file has these lists of phrases (any may be left out), and nothing else but `about`:
+A rules file has these lists of phrases for negation (any may be left out):
 
     before      negates the words that follow, up to a stop            no, denies, without, no evidence of
+    near        as `before`, up to an open word or `reach` words       possible
+    before_if   as `before`, where a phrase of `confirm` ends it        "male with" ... "who presents with"
+    confirm     a stop; see `before_if`
     next_word   negates one word, the one that follows                 "-", non
     prefix      as `next_word`, where no blank stands between          "-"   ("-fever", not "HEENT - normal")
     after       negates the words that stand before, back to a stop    ruled out, is absent
+                or an open word, `reach` words at most
+    suffix      as `after`, where no blank stands between              "?"   ("LOC?"; used by `possible`)
     answer      as `after`, where a stop, an open sign or the end      no   ("fever: no, cough: yes")
                 follows
+    alone       a sentence that is nothing but the phrase               hypertension   (an entry of a problem list;
+                has the assertion                                       used by `historical`)
     pseudo      looks like one of the above and does nothing           no change, gram negative
-    stop        ends what is being negated, in both directions         but, ".", "newline"
-    open        words and signs that end the reach back of `after`     ",", with
+    stop        ends a scope, in both directions                       but, ".", "newline"
+    open        words and signs that end the reach of `after`, `near`  ",", with
+    reach       how many words `after` and `near` reach; a number      8
 
-A phrase is cut into words as a note is; where several match at one place the longest counts. A phrase may be in
-several lists: the paper's "-" is a stop and negates the next word; "no" is an answer where it can be, else `before`.
+`present`, `possible`, `historical`, `hypothetical` and `other` (person) are mappings with the same lists. A file
+without them gives only present and negated. Cues of `present` take words out of the history ("x 2 days").
+
+    sections    {assertion: [headings]}: the default until the next heading ("PMH:", or alone on its line);
+                `end` lists phrases that end a section without a heading ("presents with")
+    join        words and signs after which a line break ends nothing ("denies fever,\\nchills")
+    words       {name: [words]}: "{name}" in a phrase stands for each of them
+    about       text for people
+
+A phrase is cut into words as a note is, so a digit stands for any digit ("in 0000"); `newline` is a line break. Where
+several phrases of one class match at one place the longest counts. A phrase may be in several lists: the paper's "-"
+is a stop and negates the next word; "no" is an answer where it can be, else `before`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.limits import read_yaml
+from whatelse.io.limits import read_yaml
+from whatelse.text.assertion import (
+    AFTER,
+    ALONE,
+    ANSWER,
+    ASSERTIONS,
+    BEFORE,
+    BEFORE_IF,
+    CONFIRM,
+    END_SECTION,
+    JOINS,
+    LONGEST,
+    NEAR,
+    NEGATED,
+    NEXT_WORD,
+    NO_LIMIT,
+    PREFIX,
+    PSEUDO,
+    SECTIONS,
+    STOP,
+    SUFFIX,
+    CueTables,
+)
 from whatelse.text.pieces import lower, pieces, read
 
-BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP = (1 << i for i in range(7))
-NEGATES = BEFORE | NEXT_WORD | PREFIX | AFTER
 KINDS = {
     "before": BEFORE,
+    "near": NEAR,
     "next_word": NEXT_WORD,
     "prefix": PREFIX,
     "after": AFTER,
+    "suffix": SUFFIX,
     "answer": ANSWER,
     "pseudo": PSEUDO,
     "stop": STOP,
+    "before_if": BEFORE_IF,
+    "confirm": CONFIRM,
+    "alone": ALONE,
 }
+CLASSES = {name: code for code, name in enumerate(ASSERTIONS) if code != NEGATED}
 SHIPPED = ("default", "paper")
+MOST_PHRASES = 200_000  # after `words` are put in
 
-
-# Plain tuples: `tokenize` unpacks them once a word, which named tuples make three times slower.
-# Entry: the phrases that start with one word. What that word does alone (0: nothing), and by second word the longer
-# phrases, longest first, each as (its words from the second on, its kinds).
-Entry = tuple[int, dict[str, list[tuple[tuple[str, ...], int]]]]
-# Piece: text, WORD or SIGN or BLANK, offset of the text in the piece, its length, offset of the next piece, phrases.
-Piece = tuple[str, int, int, int, int, Entry | None]
+# Piece: text, WORD or SIGN or BLANK, offset of the text in the piece, its length, offset of the next piece, cue word.
+# A plain tuple: `tokenize` unpacks one for each word, and named tuples make that three times slower.
+Piece = tuple[str, int, int, int, int, int]
+Phrases = dict[tuple[str, ...], int]  # words of a phrase -> what it does
 
 
 class Memo(dict[str, tuple[Piece, ...]]):
@@ -62,15 +106,15 @@ class Memo(dict[str, tuple[Piece, ...]]):
 
     MAX_ENTRIES, MAX_LENGTH = 1 << 17, 32
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
-        self.entries = entries
+    def __init__(self, cue_words: Mapping[str, int]) -> None:
+        self.cue_words = cue_words
 
     def __missing__(self, between: str) -> tuple[Piece, ...]:
         cut = pieces(between) or [""]
         widths = [*map(len, cut[:-1]), len(cut[-1]) + 1]  # the last is followed by the space
         result = tuple(
             [
-                (*reading, width, self.entries.get(reading[0]))
+                (*reading, width, self.cue_words.get(reading[0], -1))
                 for reading, width in zip(map(read, cut), widths, strict=True)
             ]
         )
@@ -83,43 +127,50 @@ class Memo(dict[str, tuple[Piece, ...]]):
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules ready for use: by first word, the phrases that start with it; and the words of `open`.
+    """Rules ready for use.
 
-    name     `default`, `paper` or the name of the file they were read from: for people, never opened again
-    phrases  what the rules file holds, {list: its phrases}: the rules themselves, which a vocabulary carries along
+    phrases    what the rules file holds, without `about`: the rules themselves, which a vocabulary carries along
+    cue_words  word or sign of a cue phrase -> its number in `tables`
+    tables     the cue phrases as arrays
+    name       `default`, `paper` or the name of the file they were read from: for people, never opened again
     """
 
-    entries: Mapping[str, Entry]
-    opens: frozenset[str] = frozenset()
+    phrases: Mapping[str, Any]
+    cue_words: Mapping[str, int] = field(repr=False, compare=False)
+    tables: CueTables = field(repr=False, compare=False)
     name: str = field(default="", compare=False)
-    phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memo: Memo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "memo", Memo(self.entries))
+        object.__setattr__(self, "memo", Memo(self.cue_words))
 
     def to_json(self) -> dict[str, Any]:
         """Name and phrases, as JSON values."""
-        return {"name": self.name, "phrases": {key: list(phrases) for key, phrases in self.phrases.items()}}
+        return {"name": self.name, "phrases": {**self.phrases}}
 
     @classmethod
     def from_json(cls, value: Any) -> Rules:
         """What `to_json` wrote; opens no file."""
         if not isinstance(value, dict) or not isinstance(value.get("name"), str) or set(value) != {"name", "phrases"}:
-            raise InputError("negation rules need a 'name' and their 'phrases'")
-        return _rules(value["phrases"], value["name"], "negation rules")
+            raise InputError("assertion rules need a 'name' and their 'phrases'")
+        return _rules(value["phrases"], value["name"], "assertion rules")
 
 
 def load_rules(rules: str | Path | Rules = "default") -> Rules:
     """`default`, `paper`, a path to a rules file, or rules that are loaded already."""
     if isinstance(rules, Rules):
         return rules
-    return _load_shipped(rules) if rules in SHIPPED else _load_file(Path(rules))
+    return _load_shipped(str(rules), str(rules)) if rules in SHIPPED else _load_file(Path(rules))
 
 
-@lru_cache(maxsize=len(SHIPPED))
-def _load_shipped(name: str) -> Rules:
-    return _rules(yaml.safe_load((files("whatelse.text") / f"{name}.yaml").read_text("utf-8")), name, f"{name}.yaml")
+def load_named_rules(name: str) -> Rules:
+    """The rules that a vocabulary of schema 1 names: `default` was negation only then."""
+    return _load_shipped(name, "negation" if name == "default" else name)
+
+
+@lru_cache
+def _load_shipped(name: str, file: str) -> Rules:
+    return _rules(yaml.safe_load((files("whatelse.text") / f"{file}.yaml").read_text("utf-8")), name, f"{file}.yaml")
 
 
 def _load_file(path: Path) -> Rules:
@@ -127,7 +178,7 @@ def _load_file(path: Path) -> Rules:
         content: Any = read_yaml(path)
     except (OSError, UnicodeDecodeError) as problem:
         shipped = " or ".join(map(repr, SHIPPED))
-        raise InputError(f"cannot be read as negation rules; give {shipped} or a YAML file", file=path) from problem
+        raise InputError(f"cannot be read as assertion rules; give {shipped} or a YAML file", file=path) from problem
     except yaml.YAMLError as problem:
         raise InputError("is not YAML; see docs/text.md for what a rules file holds", file=path) from problem
     return _rules(content, path.name, str(path))
@@ -135,29 +186,139 @@ def _load_file(path: Path) -> Rules:
 
 def _rules(table: Any, name: str, file: str) -> Rules:
     """Rules from the parsed content of a rules file."""
-    if not isinstance(table, dict) or not set(table) <= {*KINDS, "open", "about"}:
-        allowed = ", ".join(["about", *KINDS, "open"])
-        raise InputError(f"a rules file is a mapping with keys among {allowed}", file=file)
-    phrases = {key: tuple(_strings(table[key], key, file)) for key in (*KINDS, "open") if table.get(key)}
-    kinds: dict[tuple[str, ...], int] = {}
-    for key, kind in KINDS.items():
-        for phrase in phrases.get(key, ()):
-            words = _cut(phrase)
-            kinds[words] = kinds.get(words, 0) | kind
-    entries: dict[str, Entry] = {}
-    for words in sorted(kinds, key=len, reverse=True):
-        _, longer = entries.setdefault(words[0], (kinds.get(words[:1], 0), {}))
-        if len(words) > 1:
-            longer.setdefault(words[1], []).append((words[1:], kinds[words]))
-    opens = [_cut(phrase) for phrase in phrases.get("open", ())]
-    if any(len(words) > 1 for words in opens):
-        raise InputError("'open' takes single words and signs only", file=file)
-    return Rules(entries, frozenset(words[0] for words in opens), name, phrases)
+    table = _mapping(
+        table, "a rules file", ["about", *KINDS, "open", "reach", "join", *CLASSES, "sections", "words"], file
+    )
+    flat: dict[str, Any] = {key: table[key] for key in ("words", "sections", *CLASSES) if table.get(key) is not None}
+    words = {
+        key: _strings(value, f"words, {key}", file)
+        for key, value in _mapping(flat.get("words", {}), "'words'", None, file).items()
+    }
+    classes = {NEGATED: {key: table[key] for key in (*KINDS, "open", "reach") if table.get(key)}}
+    for key, code in CLASSES.items():
+        if key in flat:
+            classes[code] = _mapping(flat[key], f"'{key}'", [*KINDS, "open", "reach"], file)
+    kept: dict[str, Any] = {}
+    phrases: dict[int, Phrases] = {}
+    opens: dict[int, list[str]] = {}
+    reach: dict[int, int] = {}
+    for code, lists in classes.items():
+        mine = {key: _strings(lists[key], key, file) for key in (*KINDS, "open") if lists.get(key)}
+        found: Phrases = {}
+        for key, kind in KINDS.items():
+            for cue in _expand(mine.get(key, []), words, file):
+                found[cue] = found.get(cue, 0) | kind
+        phrases[code] = found
+        opens[code] = _single(mine.get("open", []), "open", words, file)
+        reach[code] = _reach(lists.get("reach", NO_LIMIT), file)
+        content: dict[str, Any] = {**mine, **({"reach": reach[code]} if "reach" in lists else {})}
+        kept.update(content if code == NEGATED else {ASSERTIONS[code]: content})
+    if "sections" in flat:
+        given = _mapping(flat["sections"], "'sections'", [*ASSERTIONS, "end"], file)
+        headings = {key: _strings(given[key], f"sections, {key}", file) for key in given if given[key]}
+        phrases[SECTIONS] = {}
+        for key, some in headings.items():
+            kind = END_SECTION if key == "end" else 1 << ASSERTIONS.index(key)
+            phrases[SECTIONS].update(dict.fromkeys(_expand(some, words, file), kind))
+        kept["sections"] = headings
+    if words:
+        kept["words"] = words
+    if table.get("join"):
+        kept["join"] = _strings(table["join"], "join", file)
+    joins = _single(kept.get("join", []), "join", words, file)
+    return Rules(kept, *_compile(phrases, opens, reach, joins), name)
+
+
+def _single(phrases: list[str], name: str, words: Mapping[str, list[str]], file: str) -> list[str]:
+    """The phrases of a list that takes single words and signs."""
+    cut = list(_expand(phrases, words, file))
+    if any(len(cue) > 1 for cue in cut):
+        raise InputError(f"'{name}' takes single words and signs only", file=file)
+    return [cue[0] for cue in cut]
+
+
+def _compile(
+    phrases: Mapping[int, Phrases], opens: Mapping[int, list[str]], reach: Mapping[int, int], joins: list[str]
+) -> tuple[dict[str, int], CueTables]:
+    """Number the cue words; phrases as tries."""
+    every = chain(*(chain.from_iterable(found) for found in phrases.values()), *opens.values(), joins, (":", "\n", "-"))
+    cue_words = {word: k for k, word in enumerate(dict.fromkeys(every))}
+    count = len(ASSERTIONS) + 1
+    root = np.full((count, len(cue_words)), -1, np.int32)
+    does: list[int] = []
+    steps: list[dict[int, int]] = []
+
+    def node() -> int:
+        does.append(0)
+        steps.append({})
+        return len(does) - 1
+
+    for code, found in sorted(phrases.items()):
+        for cue, bits in found.items():
+            numbers = [cue_words[word] for word in cue]
+            if root[code, numbers[0]] < 0:
+                root[code, numbers[0]] = node()
+            at = int(root[code, numbers[0]])
+            for number in numbers[1:]:
+                if number not in steps[at]:
+                    steps[at][number] = node()
+                at = steps[at][number]
+            does[at] |= bits
+    uses = ((root >= 0) << np.arange(count)[:, None]).sum(axis=0).astype(np.int32)
+    for code, some in opens.items():
+        for word in set(some):
+            uses[cue_words[word]] |= 1 << (8 + code)
+    for word in joins:
+        uses[cue_words[word]] |= JOINS
+    return cue_words, CueTables(
+        uses,
+        root,
+        np.array(does, np.int32),
+        np.cumsum([0, *map(len, steps)], dtype=np.int32),
+        np.array([pair for some in steps for pair in sorted(some.items())], np.int32).reshape(-1, 2),
+        np.array([reach.get(code, NO_LIMIT) for code in range(count)], np.int32),
+        np.array([cue_words[sign] for sign in (":", "\n", "-")], np.int32),
+    )
+
+
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+def _expand(phrases: list[str], words: Mapping[str, list[str]], file: str) -> Iterator[tuple[str, ...]]:
+    """Phrases as a note would be cut, with each word of a list in the place of its {name}."""
+    for phrase in phrases:
+        parts = _SLOT.split(phrase)  # text, name, text, name, ..., text
+        unknown = set(parts[1::2]) - set(words)
+        if unknown:
+            raise InputError(f"'{phrase}' names a list that 'words' does not have: {min(unknown)}", file=file)
+        options = [words[part] if k % 2 else [part] for k, part in enumerate(parts)]
+        if np.prod([float(len(some)) for some in options]) > MOST_PHRASES:
+            raise InputError(f"'{phrase}' stands for more than {MOST_PHRASES:,} phrases", file=file)
+        for choice in product(*options):
+            cue = _cut("".join(choice))
+            if len(cue) > LONGEST:
+                raise InputError(f"'{phrase}' has more than {LONGEST} words and signs", file=file)
+            yield cue
 
 
 def _cut(phrase: str) -> tuple[str, ...]:
     """A phrase as a note would be cut; `newline` stands for the line break, which YAML cannot show."""
-    return tuple(read(piece)[0] for piece in pieces(lower("\n" if phrase == "newline" else phrase.strip())))
+    text = re.sub(r"(?:^|(?<=\s))newline$", "\n", phrase.strip())
+    return tuple(text for text, *_ in map(read, pieces(lower(text))) if text)
+
+
+def _reach(value: Any, file: str) -> int:
+    if type(value) is not int or not 0 < value <= NO_LIMIT:
+        raise InputError("'reach' must be a number of words", file=file)
+    return value
+
+
+def _mapping(value: Any, name: str, keys: list[str] | None, file: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{name} must be a mapping", file=file)
+    if keys is not None and not set(value) <= set(keys):
+        raise InputError(f"{name} is a mapping with keys among {', '.join(keys)}", file=file)
+    return value
 
 
 def _strings(value: Any, name: str, file: str) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from whatelse.evaluation.report import figures, tables
 from whatelse.evaluation.rows import FINAL, NAIVE, ORACLE, OURS, ordered
-from whatelse.files import write_whole
-from whatelse.templating import html, templates
+from whatelse.io.files import write_whole
+from whatelse.io.templates import html, templates
 
 SECTIONS = {
     "results": "Held-out tag",

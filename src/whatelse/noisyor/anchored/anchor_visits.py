@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from whatelse.noisyor.anchored.excuses import only
 from whatelse.noisyor.anchored.hidden import Pairs, noisyor_gains
+from whatelse.noisyor.blocks import Arrays, Blocks, Draws, fires, joined, matrix
 from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.mle import count_states, edit_anchors, model_of_counts
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
-from whatelse.noisyor.sums import Arrays, Blocks, Draws, fires, joined, matrix
+from whatelse.types import Bools, Floats, Ints
 
-Ints = NDArray[np.int64]
 HALF = 0.5
 MANY = 4_000_000  # visits up to which a permutation of all is drawn to choose some
 

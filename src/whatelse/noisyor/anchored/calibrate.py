@@ -15,10 +15,11 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
+from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
-from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
+from whatelse.types import Bools, Floats
 
 ROUNDS = 3
 TOLERANCE, BUDGET = 1e-2, 4000

@@ -31,12 +31,13 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.mle import mle_model
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Bools, Floats, Ints
 
 CONFIDENCE = 2.0  # standard errors by which cases may be undercounted
 WRONG = 0.05  # excuses of a condition that may be found by chance, of all that are tried
@@ -45,7 +46,6 @@ LEAST = 8  # anchors beside j from which on it is tested
 HALF = 0.5  # of the anchors beside j may be true, and of what the rest says beside other anchors may be said, at most
 ROUNDS = 8
 MOST = 60_000  # visits that are looked at
-Ints = NDArray[np.int64]
 
 
 def only(X: sp.csr_matrix, keep: Bools) -> sp.csr_matrix:

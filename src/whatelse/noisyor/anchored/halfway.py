@@ -30,8 +30,9 @@ from scipy.special import expit, logit
 from whatelse.noisyor.anchored.calibrate import marginals, root
 from whatelse.noisyor.evidence import excused
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import LARGEST, Bools, Floats
+from whatelse.noisyor.params import LARGEST
 from whatelse.noisyor.rates import Rates
+from whatelse.types import Bools, Floats
 
 HALFWAY = 0.5
 ROUNDS = 3

@@ -20,14 +20,13 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize, minimize_scalar
 from threadpoolctl import threadpool_limits
 
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
-from whatelse.noisyor.sums import Arrays, Blocks, LocalBlocks
+from whatelse.noisyor.blocks import Arrays, Blocks, LocalBlocks
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Bools, Floats, Ints
 
-Ints = NDArray[np.int64]
 LOSS = ("loss", "bias", "weight", "coupling", "kappa")  # the loss and its gradient, by name
 TOLERANCE = 1e-5  # largest gradient a pair at which the optimum counts as reached
 FLAT = 1e-8  # relative gain of a step below which it does too

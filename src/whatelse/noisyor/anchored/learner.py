@@ -28,11 +28,12 @@ from whatelse.noisyor.anchored.excuses import find_excuses
 from whatelse.noisyor.anchored.halfway import by_condition, by_length, by_pairs
 from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, fit_hidden
 from whatelse.noisyor.anchored.silent_cases import gain_on_silent_cases
+from whatelse.noisyor.blocks import Blocks, as_blocks
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import Bools, NoisyOr
+from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
-from whatelse.noisyor.sums import Blocks, as_blocks
+from whatelse.types import Bools
 
 PENALTY = 40.0  # on linear evidence: a prior standard deviation of 0.16 for each weight
 DECIDE_ON = 5_000  # anchors by which it is decided whether to use it, at most
@@ -75,7 +76,7 @@ def fit_anchored(
 ) -> Anchored:
     """Learn from visits X (N, n), anchors included, and the anchors' noise rates. O(nnz(X) m) a step.
 
-    X        a matrix, or visits in blocks wherever they are: the same sums either way (`sums.py`)
+    X        a matrix, or visits in blocks wherever they are: the same sums either way (`blocks.py`)
     linear   whether to use linear evidence; None: unless silent cases speak against it
     refused  (m, n) bool: finding j may not excuse the anchor of condition i
     assumed  whether the rates are typical ones, which do not tell one condition from another

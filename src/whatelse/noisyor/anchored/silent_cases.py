@@ -12,19 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from whatelse.noisyor.anchored.anchor_visits import AnchorVisits, Halves, cut
 from whatelse.noisyor.anchored.hidden import HiddenFit, Pairs, blocks_of, fit_hidden, noisyor_gains
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.rates import Rates
+from whatelse.types import Bools, Floats, Ints
 
 SURE = 0.6  # probability from which on a condition with a silent anchor counts as a case
 PENALTY = 128.0  # on the linear evidence that is tested: mild, the first steps of what would be learned
 STEPS = 10  # in which it is learned
 PARTINGS = 4  # of the findings in two halves, each of which names cases for the other
-Ints = NDArray[np.int64]
 
 
 def gain_on_silent_cases(

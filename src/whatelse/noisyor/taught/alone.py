@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from whatelse.noisyor.anchored.hidden import Pairs, noisyor_gains
-from whatelse.noisyor.curve import IDENTITY
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import Bools, Floats
+from whatelse.noisyor.recalibration import IDENTITY
+from whatelse.types import Bools, Floats
 
 SMALL = 1e-9
 

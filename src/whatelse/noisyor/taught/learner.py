@@ -24,16 +24,17 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.curve import length_of
 from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.params import LARGEST, Bools, Floats, NoisyOr
-from whatelse.noisyor.posterior import posterior
+from whatelse.noisyor.params import LARGEST, NoisyOr
+from whatelse.noisyor.recalibration import length_of
 from whatelse.noisyor.taught.alone import Alone
-from whatelse.noisyor.taught.nearby import DEEPEST, Ints, Nearby
+from whatelse.noisyor.taught.nearby import DEEPEST, Nearby
 from whatelse.noisyor.taught.pseudo import Lesson, Taught, teach, unlike
 from whatelse.noisyor.taught.said import SURE, believed, is_sure, log_odds
 from whatelse.noisyor.taught.shape import Shape, fit_shape
+from whatelse.types import Bools, Floats, Ints
 
 FOLDS, FOLD_STEPS = 3, 40
 JUDGES, MANY = 300, 8  # visits by which couplings are judged; conditions that a visit may be expected to have

@@ -24,11 +24,11 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Bools, Floats, Ints
 
 DEEP, DEEPEST = 8, 5  # conditions that states with more than two on are made of; conditions on at most
 PARTS = 8  # the sum over visits is cut so, whatever the number of cores: the same bits everywhere
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

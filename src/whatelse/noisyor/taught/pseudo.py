@@ -30,7 +30,7 @@ from numba import njit
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from whatelse.noisyor.params import Bools, Floats
+from whatelse.types import Bools, Floats
 
 PARTS = 8
 MAX_STEPS = 100

@@ -22,8 +22,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from whatelse.noisyor.params import Bools, Floats, NoisyOr
+from whatelse.noisyor.params import NoisyOr
 from whatelse.noisyor.taught.nearby import Nearby
+from whatelse.types import Bools, Floats
 
 SURE = 40.0
 AT_ONCE = 10_000  # visits whose states are held at once

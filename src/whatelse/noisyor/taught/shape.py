@@ -17,11 +17,11 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from whatelse.noisyor.curve import KNOTS, SIZE, bend
 from whatelse.noisyor.evidence import Evidence
-from whatelse.noisyor.params import Floats
+from whatelse.noisyor.recalibration import KNOTS, SIZE, bend
 from whatelse.noisyor.taught.nearby import Nearby
 from whatelse.noisyor.taught.said import of_looks
+from whatelse.types import Floats
 
 CURVE_PRECISION, BENT_PRECISION, REAL_PRECISION = 5.0, 50.0, 1.0
 SHIFT_PRECISION, COMMON_PRECISION = 10.0, 0.1  # of each condition's own shift, and of the one they share

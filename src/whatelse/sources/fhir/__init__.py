@@ -11,26 +11,16 @@ from pathlib import Path
 
 from whatelse.errors import InputError
 from whatelse.sources.codings import load_codings
+from whatelse.sources.description import Description
 from whatelse.sources.report import Report
 from whatelse.visits import Visit
 
 TOKEN = "WHATELSE_FHIR_TOKEN"
 
 
-def read_fhir(
-    place: str | Path,
-    report: Report,
-    *,
-    codings: str | Path | None = None,
-    patients: str | Path | None = None,
-    since: str | None = None,
-    until: str | None = None,
-) -> Iterator[tuple[int, Visit]]:
+def read_fhir(place: str | Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(number, visit) of the emergency encounters of a file, a folder or a server's address.
 
-    codings    a file of the hospital's own codes, added to the shipped `codings.yaml`
-    patients   server: a file with one patient id a line; without it, encounters are searched by date
-    since, until   server: the first and last day of arrival, as 2026-01-31
     The access token of a server is taken from the environment variable WHATELSE_FHIR_TOKEN.
     """
     try:
@@ -39,8 +29,8 @@ def read_fhir(
         from whatelse.sources.fhir.gather import read_server
     except ImportError as missing:
         raise InputError(f"reading FHIR needs {missing.name}: pip install 'whatelse[serve]'") from None
-    known = load_codings(codings)
-    text = str(place)
+    known, text = load_codings(how.options.get("codings")), str(place)
+    patients, since, until = (how.options.get(name) for name in ("patients", "since", "until"))
     if not text.startswith(("http://", "https://")):
         if patients is not None or since is not None or until is not None:
             raise InputError("patients, since and until are for a FHIR server; files are read whole", file=place)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import email.utils
 import json
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -32,11 +33,14 @@ TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 
 class FhirError(InputError):
-    """A FHIR server that cannot be read: what was asked for, and what is wrong. `status`: of its answer, if any."""
+    """A FHIR server that cannot be read: what was asked for, and what is wrong.
 
-    def __init__(self, problem: str, status: int | None = None) -> None:
+    status: of its answer, if any; reason: one word for log and metrics
+    """
+
+    def __init__(self, problem: str, status: int | None = None, reason: str = "malformed") -> None:
         super().__init__(problem)
-        self.status = status
+        self.status, self.reason = status, f"status_{status}" if status else reason
 
 
 class FhirServer:
@@ -104,14 +108,22 @@ class FhirServer:
             page = self._json(url, kind)
         raise FhirError(f"{kind}: a search has more than {self._pages} pages; ask for less at a time")
 
-    def binary(self, number: str) -> dict[str, Any]:
-        """A Binary as a resource, however the server sends it: FHIR JSON, or the document's own bytes."""
+    def binary(self, number: str, expected: str | None = None) -> dict[str, Any]:
+        """A Binary as a resource, however the server sends it: FHIR JSON, or the document's own bytes.
+
+        expected: media type that the document names. FhirError for HTML where another type is expected, and for a page
+        with a password field: a sign-in page is not a note.
+        """
         kind, body = self._get(f"{self.base}/Binary/{number}", "Binary", largest=2 * LARGEST_NOTE)
         if "json" in kind:
             found = _parse(body, "Binary")
             if found.get("resourceType") == "Binary":
                 return found
             raise FhirError("Binary: answered with another resource")
+        start = body[:20_000].lower()
+        html = "html" in kind or start.lstrip().startswith((b"<!doctype html", b"<html"))
+        if html and ("html" not in (expected or "") or re.search(rb"type\s*=\s*[\"']?password", start)):
+            raise FhirError("Binary: answered with a web page instead of the note", reason="web_page")
         return {"resourceType": "Binary", "id": number, "contentType": kind, "data": base64.b64encode(body).decode()}
 
     # ---- one request
@@ -134,10 +146,12 @@ class FhirServer:
                         return answer.headers.get("content-type", ""), self._body(answer, what, largest)
                     again = _retry_after(answer.headers.get("retry-after"), wait)
             except httpx.TimeoutException:
-                raise FhirError(f"{what}: the server took too long to answer") from None
+                raise FhirError(f"{what}: the server took too long to answer", reason="slow") from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if attempt == TRIES:
-                    raise FhirError(f"{what}: the server cannot be reached ({type(error).__name__})") from None
+                    raise FhirError(
+                        f"{what}: the server cannot be reached ({type(error).__name__})", reason="unreachable"
+                    ) from None
                 again = wait
             else:
                 if status not in TRY_AGAIN or attempt == TRIES:
@@ -168,7 +182,7 @@ class FhirServer:
     def _left(self, what: str) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise FhirError(f"{what}: the server took too long to answer")
+            raise FhirError(f"{what}: the server took too long to answer", reason="slow")
         return left
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whatelse.errors import InputError
-from whatelse.limits import check_line, limit
+from whatelse.io.limits import check_line, limit
 from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.models import MODELS, Encounter
 from whatelse.sources.fhir.resources import Broken, Resources, entries, local

@@ -8,10 +8,12 @@ Searches are by patient; what belongs to the visit is chosen here, because EHRs 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
+from typing import Any
 
 from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.client import FhirError, FhirServer
@@ -74,42 +76,130 @@ def gather(
     codings: Codings,
     given: Resources | None = None,
     have: frozenset[str] = frozenset(),
+    pool: Executor | None = None,
+    failed: Callable[[str, str], None] = lambda kind, reason: None,
 ) -> tuple[Resources, Encounter | None]:
-    """Everything about one visit that is not `given` yet, and the encounter it is about: the one named, else the
-    patient's newest emergency encounter under way. `have`: the searches whose answers are given, whole.
+    """Everything about one visit that is not `given` yet, and the encounter it is about.
+
+    encounter  id of the encounter; None for the patient's newest emergency encounter under way
+    have       searches whose answers are given, whole
+    pool       threads that read in parallel; one request after the other without. Notes are read first
+    failed     is told of every read that failed: kind of resource, one word for the reason
 
     A kind that the server refuses is not seen, and `visit_of` says so. FhirError only if the encounter cannot be had.
+    With a pool this takes three rounds of requests: encounter and undated searches, dated searches, documents.
     """
     if not valid_id(patient) or (encounter is not None and not valid_id(encounter)):
         raise FhirError("the id of a patient or encounter is not one: letters, digits, '-' and '.'")
     resources = given if given is not None else Resources(patient=patient)
+    reads = Reads(server, resources, pool, failed)
+    wanted = {name: search for name, search in searches(codings).items() if name not in have}
+    by_patient = {"patient": patient, "_count": PAGE}
+    for name in sorted(wanted, key=lambda name: name != "notes"):  # notes first
+        if wanted[name].since is None:
+            reads.search(wanted[name], by_patient)
+    if resources.find(Patient, f"Patient/{patient}") is None:
+        reads.one("Patient", lambda: server.read("Patient", patient))
     visit = find_encounter(server, patient, encounter, resources)
     if visit is None:
+        reads.give_up()
         return resources, None
-    if resources.find(Patient, f"Patient/{patient}") is None:
-        with suppress(FhirError):
-            resources.add(server.read("Patient", patient))
-    for name, search in searches(codings).items():
-        if name in have:
-            continue
-        parameters = {"patient": patient, **dict(p.split("=", 1) for p in search.fixed.split("&") if p), "_count": PAGE}
-        day = _day(visit)
-        if search.since and day:
-            parameters[search.since] = f"ge{day}"
-        try:
-            for page in server.pages(search.kind, parameters):
-                for raw in entries(page):
-                    resources.add(raw)
-                resources.asked.add(search.kind)
-            resources.partial.discard(search.kind)
-        except FhirError as refused:
-            if refused.status == 401:  # nothing else will be answered either
-                raise
-            if search.kind in resources.asked:
-                resources.partial.add(search.kind)
-    _medications(server, resources)
-    _texts(server, visit, resources, codings)
+    day = _day(visit)
+    for search in wanted.values():
+        if search.since is not None:
+            reads.search(search, {**by_patient, **({search.since: f"ge{day}"} if day else {})})
+    reads.finish("DocumentReference")
+    _texts(server, visit, resources, codings, reads)
+    reads.finish()
+    _medications(server, resources, reads)
+    reads.finish()
     return resources, visit
+
+
+class Reads:
+    """Reads of one visit under way. Only the thread that calls `finish` changes `resources`."""
+
+    def __init__(
+        self,
+        server: FhirServer,
+        resources: Resources,
+        pool: Executor | None,
+        failed: Callable[[str, str], None],
+    ) -> None:
+        self._server, self._resources, self._pool, self._failed = server, resources, pool, failed
+        self._waiting: list[tuple[str, bool, Future[list[dict[str, Any]]]]] = []  # kind, whether a search, answer
+
+    def one(self, kind: str, read: Callable[[], dict[str, Any]]) -> None:
+        """Read one resource."""
+        self._start(kind, False, lambda: [read()])
+
+    def search(self, search: Search, parameters: dict[str, str]) -> None:
+        """Read every page of a search."""
+        fixed = dict(p.split("=", 1) for p in search.fixed.split("&") if p)
+        self._start(search.kind, True, lambda: self._pages(search.kind, {**fixed, **parameters}))
+
+    def _pages(self, kind: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
+        """The pages of a search; of one that breaks off, those before, and the error as the last entry."""
+        found: list[dict[str, Any]] = []
+        try:
+            found.extend(self._server.pages(kind, parameters))  # page by page: those before an error are kept
+        except FhirError as error:
+            if error.status == 401 or not found:
+                raise
+            found.append({"broken_off": error})
+        return found
+
+    def _start(self, kind: str, search: bool, read: Callable[[], list[dict[str, Any]]]) -> None:
+        if self._pool is not None:
+            self._waiting.append((kind, search, self._pool.submit(read)))
+            return
+        done: Future[list[dict[str, Any]]] = Future()
+        try:
+            done.set_result(read())
+        except FhirError as error:
+            done.set_exception(error)
+        self._waiting.append((kind, search, done))
+
+    def give_up(self) -> None:
+        """Cancel what has not begun."""
+        for _, _, future in self._waiting:
+            future.cancel()
+
+    def finish(self, only: str | None = None) -> None:
+        """Wait for the reads that were started, of one kind or all, and add what they found.
+
+        FhirError if the access token is refused: nothing else will be answered either.
+        """
+        rest = [entry for entry in self._waiting if only is not None and entry[0] != only]
+        ready = [entry for entry in self._waiting if only is None or entry[0] == only]
+        self._waiting = rest
+        for kind, search, future in ready:
+            try:
+                answers = future.result()
+            except FhirError as error:
+                self._failed(kind, error.reason)
+                if error.status == 401:
+                    self.give_up()
+                    raise
+                if kind in self._resources.asked:
+                    self._resources.partial.add(kind)
+                continue
+            self._add(kind, search, answers)
+
+    def _add(self, kind: str, search: bool, answers: list[dict[str, Any]]) -> None:
+        broken_off = None
+        for answer in answers:
+            broken_off = answer.get("broken_off")
+            if broken_off is None:
+                for raw in entries(answer) if search else [answer]:
+                    self._resources.add(raw)
+        if search:
+            self._resources.asked.add(kind)
+            if broken_off is None:
+                self._resources.partial.discard(kind)
+            else:
+                self._resources.partial.add(kind)
+                self._failed(kind, broken_off.reason)
 
 
 def find_encounter(server: FhirServer, patient: str, encounter: str | None, resources: Resources) -> Encounter | None:
@@ -133,7 +223,7 @@ def _day(encounter: Encounter) -> date | None:
     return (start - timedelta(days=1)).date() if start else None
 
 
-def _medications(server: FhirServer, resources: Resources) -> None:
+def _medications(server: FhirServer, resources: Resources, reads: Reads) -> None:
     """Read the Medications that are referred to and not there."""
     kinds = (MedicationAdministration, MedicationRequest, MedicationStatement)
     drugs = [drug for kind in kinds for drug in resources.all(kind)]
@@ -144,20 +234,21 @@ def _medications(server: FhirServer, resources: Resources) -> None:
     )
     for name in list(names)[:100]:
         if name.startswith("Medication/") and resources.find(Medication, name) is None:
-            with suppress(FhirError):
-                resources.add(server.read("Medication", name.partition("/")[2]))
+            reads.one("Medication", partial(server.read, "Medication", name.partition("/")[2]))
 
 
-def _texts(server: FhirServer, visit: Encounter, resources: Resources, codings: Codings) -> None:
+def _texts(server: FhirServer, visit: Encounter, resources: Resources, codings: Codings, reads: Reads) -> None:
     """Read the Binaries of the visit's notes."""
+    asked = set()
     for _, document in documents(visit, resources, codings)[-NOTES:]:
         for content in document.content:
             name = local(content.attachment.url) if content.attachment else None
             if name is None or not name.startswith("Binary/") or document_text(document, resources) is not None:
                 continue
-            if resources.find(Binary, name) is None:
-                with suppress(FhirError):
-                    resources.add(server.binary(name.partition("/")[2]))
+            if resources.find(Binary, name) is None and name not in asked:
+                asked.add(name)
+                kind = content.attachment.contentType if content.attachment else None
+                reads.one("Binary", partial(server.binary, name.partition("/")[2], kind))
 
 
 def read_server(

@@ -10,6 +10,8 @@ import binascii
 import html
 import re
 
+from striprtf.striprtf import rtf_to_text
+
 LARGEST = 2_000_000  # bytes of one note; what is longer is no note
 SILENT = frozenset(
     {"script", "style", "head", "title", "template", "noscript", "svg", "math", "object", "iframe", "textarea"}
@@ -21,42 +23,10 @@ LINES = frozenset(
 _TAG = re.compile(r"</?([a-zA-Z][^\s/>]*+)(?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+>")
 _NAME = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
 _HUGE = re.compile(r"&#\d{8,};?")  # no character has such a number, and turning it into one takes for ever
-_RTF = re.compile(r"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)")
-_RTF_SILENT = frozenset(
-    [
-        "fonttbl",
-        "colortbl",
-        "stylesheet",
-        "info",
-        "pict",
-        "object",
-        "header",
-        "footer",
-        "headerl",
-        "headerr",
-        "footerl",
-        "footerr",
-        "fldinst",
-        "themedata",
-        "datastore",
-        "listtable",
-        "listoverridetable",
-        "generator",
-        "xmlnstbl",
-        "rsidtbl",
-        "latentstyles",
-    ]
-)
-_RTF_SAYS = {"par": "\n", "line": "\n", "row": "\n", "sect": "\n", "page": "\n", "tab": "\t", "cell": "\t"}
-_RTF_SAYS |= {
-    "emdash": "—",
-    "endash": "–",
-    "bullet": "•",
-    "lquote": "‘",
-    "rquote": "’",
-    "ldblquote": "“",
-    "rdblquote": "”",
-}
+
+_RTF_FONTS = re.compile(r"\\fonttbl", re.IGNORECASE)
+_RTF_FIELD = re.compile(r"\\field(?![a-z])", re.IGNORECASE)
+_RTF_SIGNS = str.maketrans({"\u00a0": " ", "\u00ad": "", "\u2011": "-", "\u2003": " ", "\u2002": " "})
 
 
 def attachment_text(content_type: str | None, data: str | None) -> str | None:
@@ -77,7 +47,8 @@ def text_of(content_type: str | None, raw: bytes) -> str | None:
     kind, _, options = (content_type or "text/plain").lower().partition(";")
     kind = kind.strip()
     if kind in ("text/rtf", "application/rtf") or raw[:5] == b"{\\rtf":
-        return _tidy(_rtf(raw.decode("latin-1")))
+        found = _rtf(raw)
+        return None if found is None else _tidy(found)
     if kind not in ("text/plain", "text/html", "application/xhtml+xml", "text/markdown"):
         return None
     if b"\0" in raw:  # a picture or an archive under a wrong name
@@ -94,6 +65,20 @@ def _decode(raw: bytes, charset: str | None) -> str:
         except (UnicodeDecodeError, LookupError):
             continue
     return raw.decode("cp1252", "replace")
+
+
+def _rtf(raw: bytes) -> str | None:
+    """The text of an RTF document; None if it is damaged.
+
+    The patterns of striprtf for font tables and links take quadratic time on hostile input, and notes need neither:
+    both control words are replaced before.
+    """
+    text = _RTF_FIELD.sub("", _RTF_FONTS.sub(r"\\*\\fonts", raw.decode("latin-1")))
+    try:
+        found: str = rtf_to_text(text, errors="replace")
+    except (ValueError, TypeError, OverflowError):  # a number that is missing or too large
+        return None
+    return found.translate(_RTF_SIGNS).encode("utf-8", "ignore").decode()  # half a surrogate pair is no text
 
 
 def _tidy(text: str) -> str:
@@ -153,47 +138,3 @@ def _tag(text: str, start: int, quoted: bool, remarks: bool) -> tuple[str | None
 def _say(out: list[str], text: str) -> None:
     if text:
         out.append(re.sub(r"\s+", " ", html.unescape(_HUGE.sub("\ufffd", text))))
-
-
-def _rtf(text: str) -> str:
-    """The words of an RTF document. One pass over its tokens; groups nest in a list, so depth costs no stack."""
-    out: list[str] = []
-    groups: list[tuple[bool, int]] = []
-    silent, skip, to_skip = False, 1, 0
-    opened = False  # the first word of a group says what the group is
-    for word, number, byte, sign, brace, plain in (m.groups() for m in _RTF.finditer(text)):
-        if brace == "{":
-            groups.append((silent, skip))
-            opened = True
-            continue
-        if brace == "}":
-            silent, skip = groups.pop() if groups else (False, 1)
-        elif word:
-            if opened and word in _RTF_SILENT:
-                silent = True
-            elif word == "uc":
-                skip = min(max(int(number or 1), 0), 16)
-            elif word == "u" and number and not silent:
-                out.append(_character(int(number)))
-                to_skip = skip
-            elif not silent and word in _RTF_SAYS:
-                out.append(_RTF_SAYS[word])
-        elif sign == "*":
-            silent = True
-        elif not silent:
-            if byte:
-                said = bytes([int(byte, 16)]).decode("cp1252", "replace")
-            elif sign:
-                said = {"~": " ", "_": "-"}.get(sign, sign if sign in "{}\\" else "")
-            else:
-                said = plain or ""
-            if to_skip and said:
-                said, to_skip = said[to_skip:], max(0, to_skip - len(said))
-            out.append(said)
-        opened = False
-    return "".join(out)
-
-
-def _character(number: int) -> str:
-    number %= 65_536
-    return "" if 0xD800 <= number < 0xE000 else chr(number)

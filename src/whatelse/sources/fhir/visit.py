@@ -36,9 +36,8 @@ from whatelse.sources.fhir.models import (
 from whatelse.sources.fhir.notes import attachment_text
 from whatelse.sources.fhir.resources import Resources, codes, has_code, local, medication, when
 from whatelse.sources.vitals import vital_codes
-from whatelse.visits import Code, Sex, Visit
+from whatelse.visits import OLDEST, Code, Sex, Visit
 
-OLDEST = 130
 HERE = frozenset({"arrived", "triaged", "in-progress", "onleave"})
 WITHOUT_VISIT = timedelta(hours=24)  # how long after arrival something without an encounter is taken for this visit's
 WITHDRAWN = frozenset({"entered-in-error", "cancelled", "superseded", "not-done", "not-taken"})

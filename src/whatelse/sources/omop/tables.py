@@ -95,7 +95,7 @@ def open_cdm(
         connection.execute("SET preserve_insertion_order = false")
         text = str(place)
         if re.match(r"^[a-z0-9+]+:/", text) is None:
-            source: Source = _Files(connection, Path(place))
+            source: _Relations | _Sql = _Files(connection, Path(place))
         elif text.startswith("duckdb:"):
             source = _DuckDb(connection, text, schema)
         else:
@@ -109,7 +109,7 @@ def open_cdm(
         connection.close()
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, source: Source, place: object, report: Report) -> None:
+def _fill(connection: duckdb.DuckDBPyConnection, source: _Relations | _Sql, place: object, report: Report) -> None:
     shown = hide_password(str(place))
     for name in ORDER:
         table = TABLES[name]
@@ -128,30 +128,19 @@ def _fill(connection: duckdb.DuckDBPyConnection, source: Source, place: object, 
             report.note(f"{shown}: the table {name} holds nothing for emergency visits, so {table.without}")
 
 
-class Source:
-    """Where tables come from."""
-
-    def columns(self, name: str) -> set[str] | None:
-        """The columns of a table in lower case; None if there is no such table."""
-        raise NotImplementedError
-
-    def copy(self, name: str, table: Table, there: set[str]) -> None:
-        """Fill the table of the scratch database with the rows that are needed."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Disconnect."""
-
-
-class _Relations(Source):
-    """A source that DuckDB itself reads: `relation(name)` is what stands after FROM."""
+class _Relations:
+    """Tables that DuckDB reads itself: `relation(name)` stands after FROM; None if there is no such table."""
 
     connection: duckdb.DuckDBPyConnection
 
     def relation(self, name: str) -> str | None:
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Disconnect."""
+
     def columns(self, name: str) -> set[str] | None:
+        """The columns of a table in lower case; None if there is no such table."""
         relation = self.relation(name)
         if relation is None:
             return None
@@ -164,6 +153,7 @@ class _Relations(Source):
         return {column[0].lower() for column in found or ()}
 
     def copy(self, name: str, table: Table, there: set[str]) -> None:
+        """Fill the table of the scratch database with the rows that are needed."""
         fields = [f"TRY_CAST({c} AS {kind})" if c in there else "NULL" for c, kind in table.columns.items()]
         query = f"INSERT INTO {name} SELECT {', '.join(fields)} FROM {self.relation(name)} {_where(table)}"
         try:
@@ -207,7 +197,7 @@ class _DuckDb(_Relations):
         self.connection.execute("DETACH omop_source")
 
 
-class _Sql(Source):
+class _Sql:
     """Any other database, through SQLAlchemy: rows stream in batches."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, address: str, schema: str | None) -> None:

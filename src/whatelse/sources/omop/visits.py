@@ -23,6 +23,7 @@ import duckdb
 from whatelse.errors import InputError
 from whatelse.sources.address import hide_password
 from whatelse.sources.codings import Codings, drug_name, load_codings
+from whatelse.sources.description import Description
 from whatelse.sources.omop.tables import open_cdm, rows
 from whatelse.sources.report import Report
 from whatelse.sources.vitals import vital_codes
@@ -93,14 +94,12 @@ ORDER BY v.visit_occurrence_id
 """
 
 
-def read_omop(
-    place: str | Path, report: Report, *, cdm_schema: str | None = None, codings: str | Path | None = None
-) -> Iterator[tuple[int, Visit]]:
+def read_omop(place: str | Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(visit_occurrence_id, visit) of every emergency visit of a folder of tables or a database's address."""
-    known = load_codings(codings)
+    known = load_codings(how.options.get("codings"))
     with (
         tempfile.TemporaryDirectory(prefix="whatelse-") as scratch,
-        open_cdm(place, cdm_schema, Path(scratch), report) as connection,
+        open_cdm(place, how.options.get("cdm_schema"), Path(scratch), report) as connection,
     ):
         yield from cdm_visits(connection, known, report, hide_password(str(place)))
 

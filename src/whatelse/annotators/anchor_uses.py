@@ -1,0 +1,107 @@
+"""Which anchor fired where: phrase by phrase, drug by drug and code by code, with examples from the records.
+
+A cohort keeps only whether any anchor of a condition fired; what fired is read from the records again. Examples quote
+the records: they are for the eyes of whoever may read those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from whatelse.annotators.anchors import Anchor
+from whatelse.cohort import Vocabulary
+from whatelse.cohort.findings import Finder
+from whatelse.text import tokenize
+from whatelse.visits import CODE_FIELDS, Code, Visit
+
+AROUND = 30  # characters of a note shown on either side
+
+
+@dataclass(frozen=True)
+class AnchorExample:
+    """A place where an anchor fired: text[start:end] of an excerpt of a note, or a code's name."""
+
+    visit: str
+    field: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass
+class AnchorUse:
+    """One anchor: in how many visits it fired, and in how many it was the only one of its condition."""
+
+    condition: str
+    how: str
+    value: str
+    fields: tuple[str, ...]
+    visits: int = 0
+    alone: int = 0
+    problem: str | None = None
+    examples: list[AnchorExample] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; of the examples, only which visit and field: no text of a record."""
+        return asdict(self) | {"examples": [{"visit": e.visit, "field": e.field} for e in self.examples]}
+
+
+def anchor_uses(vocabulary: Vocabulary, visits: Iterable[Visit], examples: int = 2) -> list[AnchorUse]:
+    """Every anchor of the vocabulary's conditions, in order, counted over the visits. O(length of the records)."""
+    anchors, finder = vocabulary.anchors, vocabulary.reader.finder
+    uses = {
+        (i, k): AnchorUse(c.name, a.how, a.value, a.fields, problem=_problem(a, finder))
+        for i, c in enumerate(anchors.conditions)
+        for k, a in enumerate(c.anchors)
+    }
+    codes: dict[tuple[str, Code], list[tuple[int, int]]] = {}
+    for visit in visits:
+        places: dict[tuple[int, int], AnchorExample] = {}
+        for found in finder.anchor_mentions([visit]):
+            key = found.condition, found.anchor
+            if key not in places:
+                places[key] = _excerpt(visit.id, found.field, getattr(visit, found.field), found.start, found.end)
+        for name in CODE_FIELDS:
+            for code in getattr(visit, name) or ():
+                if (name, code) not in codes:
+                    codes[name, code] = [
+                        (i, k)
+                        for i, c in enumerate(anchors.conditions)
+                        for k, anchor in enumerate(c.anchors)
+                        if name in anchor.fields and anchor.matches(code)
+                    ]
+                for key in codes[name, code]:
+                    shown = code.name or f"{code.system} {code.code}"
+                    places.setdefault(key, AnchorExample(visit.id, name, shown, 0, len(shown)))
+        conditions = [i for i, _ in places]
+        for key, example in places.items():
+            use = uses[key]
+            use.visits += 1
+            use.alone += conditions.count(key[0]) == 1
+            if len(use.examples) < examples:
+                use.examples.append(example)
+    for use in uses.values():
+        if not use.visits and use.problem is None:
+            use.problem = "never fires"
+    return list(uses.values())
+
+
+def _problem(anchor: Anchor, finder: Finder) -> str | None:
+    """Why an anchor cannot fire, whatever the records are."""
+    if anchor.how != "phrase":
+        return None
+    tokens = tokenize(anchor.value, finder.rules)
+    words = tuple(token.text for token in tokens)
+    if any(token.negated for token in tokens) and words not in finder.lexicon.phrases:
+        return "cannot fire: its own words negate it, and a negated mention is no anchor"
+    return None
+
+
+def _excerpt(visit: str, note: str, text: str, start: int, end: int) -> AnchorExample:
+    low, high = max(start - AROUND, 0), min(end + AROUND, len(text))
+    before, after = ("…" if low else ""), ("…" if high < len(text) else "")
+    shown = before + text[low:high] + after
+    offset = len(before) - low
+    return AnchorExample(visit, note, shown, start + offset, end + offset)

@@ -1,0 +1,181 @@
+"""Doubts: what is wrong with what learning is about to be given, in plain words, as far as it can be seen beforehand.
+
+A learner makes a model of anything. Rates that do not fit the anchors, an anchor that hardly fires, two conditions with
+one anchor, ten labels: all of these come out as probabilities that look like others. What is hopeless is refused by
+name; what is doubtful is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any
+
+import numpy as np
+
+from whatelse.annotators import NoiseRates
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+
+FEW_ANCHORS = 30
+FEW_VISITS = 1_000
+FEW_LABELS = 50
+WRONG_RATE = 1.5  # times more or less often than the rates imply, beyond what chance does
+SAME = 0.8  # of the visits with either anchor have both
+NEAR_PRIOR = 2.0  # times the prior: a precision below that says little
+SKETCH = 64  # hashes of visit ids that a model file keeps
+MOST_AGAIN = 0.05  # of test visits may have been learned from
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One doubt; `hopeless`: nothing can be learned as it stands."""
+
+    condition: str | None
+    says: str
+    hopeless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.condition}: {self.says}" if self.condition else self.says
+
+
+def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
+    """What can be seen before learning; `rates` as they were told, None where they come from the cohort. O(N m^2)."""
+    A, N = cohort.A, len(cohort)
+    labels = np.zeros(A.shape[1], int) if cohort.Y is None else cohort.known.sum(0)
+    cases = np.zeros(A.shape[1], int) if cohort.Y is None else (cohort.Y & cohort.known).sum(0)
+    fires = A.sum(0)
+    found = []
+    if N < FEW_VISITS:
+        found.append(
+            Doubt(None, f"{N:,} visits are few for {A.shape[1]} conditions: expect little; some thousands are needed")
+        )
+    if labels.any() and (visits := int(cohort.known.any(1).sum())) < FEW_LABELS:
+        found.append(
+            Doubt(None, f"{visits:,} labelled visits say next to nothing: label some {4 * FEW_LABELS} or more")
+        )
+    if labels.any() and not cases.any():
+        found.append(
+            Doubt(
+                None,
+                f"all {int(labels.sum()):,} labels are 0: conditions will look rarer than they are, unless visits were "
+                "chosen at random and really have none; write 1 where a visit has one",
+            )
+        )
+    for i, condition in enumerate(cohort.conditions):
+        if not fires[i] and not cases[i]:
+            found.append(
+                Doubt(
+                    condition,
+                    f"its anchor never fires in {N:,} visits and no visit is labelled with it{_elsewhere(cohort, i)}",
+                    True,
+                )
+            )
+        elif 0 < fires[i] < FEW_ANCHORS and cases[i] < FEW_ANCHORS:
+            found.append(
+                Doubt(condition, f"its anchor fires in {fires[i]:,} of {N:,} visits only: too few to learn much from")
+            )
+        if labels[i] and labels[i] == cases[i] and (labels > cases).any():  # all of them: nothing is learned (rates_of)
+            said = "its one label is" if labels[i] == 1 else f"all of its {labels[i]:,} labels are"
+            found.append(
+                Doubt(condition, f"{said} 1: it will look commoner than it is; write 0 where a visit does not have it")
+            )
+        if rates is not None:
+            found += _of_rates(condition, rates, i, int(fires[i]), N)
+    return found + _same_anchor(cohort)
+
+
+def _elsewhere(cohort: Cohort, i: int) -> str:
+    """Whether a code that condition i's anchor looks for is among the findings under another system."""
+    wanted = {a.value: a.system for a in cohort.vocabulary.anchors.conditions[i].anchors if a.fields == ("coded",)}
+    for name in cohort.vocabulary.names:
+        system, _, label = name.partition(":")
+        if label in wanted and system not in (wanted[label], "anchor", "neg"):
+            return f" (the records have its code under the system {system!r}, not {wanted[label]!r})"
+    return ""
+
+
+def _of_rates(condition: str, rates: NoiseRates, i: int, fires: int, N: int) -> list[Doubt]:
+    """Whether the rates of one condition fit how often its anchor fires, and whether they say anything."""
+    found = []
+    implied, seen = float(rates.anchor_rate[i]), fires / N
+    error = np.sqrt(max(implied * (1 - implied), 1e-12) / N)
+    if abs(seen - implied) > 4 * error and not implied / WRONG_RATE <= seen <= implied * WRONG_RATE:
+        found.append(
+            Doubt(
+                condition,
+                f"the rates imply that its anchor fires in {implied:.2%} of visits, and it fires in {seen:.2%}: prior, "
+                "sensitivity or false positive rate is wrong",
+            )
+        )
+    if rates.ppv[i] < NEAR_PRIOR * rates.prior[i]:
+        found.append(
+            Doubt(
+                condition,
+                f"where its anchor fires {rates.ppv[i]:.1%} have it, {rates.prior[i]:.1%} of all visits do: the anchor "
+                "says next to nothing",
+            )
+        )
+    return found
+
+
+def _same_anchor(cohort: Cohort) -> list[Doubt]:
+    """Pairs of conditions whose anchors fire in the same visits."""
+    A = cohort.A.astype(np.int64)
+    both, fires = A.T @ A, A.sum(0)
+    found = []
+    for i in range(len(fires)):
+        for k in range(i):
+            either = fires[i] + fires[k] - both[i, k]
+            if both[i, k] >= 10 and both[i, k] >= SAME * either:
+                one = both[i, k] == either
+                said = f"has the same anchor as {cohort.conditions[k]!r}" if one else (
+                    f"shares {both[i, k]:,} of {either:,} visits with the anchor of {cohort.conditions[k]!r}"
+                )  # fmt: skip
+                found.append(
+                    Doubt(cohort.conditions[i], said + ": nothing tells the two apart; give each its own", bool(one))
+                )
+    return found
+
+
+def refuse_hopeless(found: list[Doubt]) -> None:
+    """CohortError that names what nothing can be learned about."""
+    if hopeless := [doubt for doubt in found if doubt.hopeless]:
+        others = ", ".join(str(doubt.condition) for doubt in hopeless[1:])
+        more = f" (likewise hopeless: {others})" if others else ""
+        raise CohortError(
+            f"{hopeless[0]}{more}; 'whatelse anchors check' shows what each anchor does: change the anchors, or leave "
+            "the condition out of the conditions file, and build again"
+        )
+
+
+# ---- whether test visits were learned from
+
+
+def sketch(cohort: Cohort) -> list[str]:
+    """The smallest so many hashes of the cohort's visit ids: enough to tell whether another cohort has the same visits.
+
+    40 bits of each hash are kept, of 64 visits: they say nothing about the others, and little about those.
+    """
+    return nsmallest(SKETCH, {hashed(visit) for visit in cohort.ids})
+
+
+def learned_from(kept: Any, cohort: Cohort) -> float:
+    """The share of the visits in a sketch that the cohort has, of those it would have if it were the same; 0 to 1."""
+    if not isinstance(kept, list) or not kept:
+        return 0.0
+    return len(set(kept) & {hashed(visit) for visit in cohort.ids}) / len(kept)
+
+
+def seen_before(kept: Any, cohort: Cohort) -> str | None:
+    """What to say of test visits that were learned from."""
+    share = learned_from(kept, cohort)
+    if share <= MOST_AGAIN:
+        return None
+    return f"some {share:.0%} of the visits that the model learned from are among these: what is measured flatters it"
+
+
+def hashed(visit: Any) -> str:
+    """40 bits of a hash of a visit's id."""
+    return hashlib.blake2b(str(visit).encode("utf-8", "surrogatepass"), digest_size=5, person=b"whatelse").hexdigest()

@@ -1,0 +1,115 @@
+"""The company that candidates keep, and whether it is the anchor's: arrays in, arrays out.
+
+What stands in the place of an anchor ("h/a" for "headache") is found in the same visits but for the anchor, between the
+same words, and almost never beside the anchor. Three measures, for K candidates and m conditions:
+
+share      (K, m) the share of a candidate's visits that look like the condition. A classifier learns to tell the anchor
+           from all other findings; with the candidate's own words taken out, it gives each visit v the ratio
+           r_v = P(rest of v | anchor) / P(rest of v | no anchor). The share q maximises  sum_v log(q r_v + 1 - q),
+           by EM:  q <- mean over v of q r_v / (q r_v + 1 - q)
+expected   (K, m) visits among the candidate's that should have the anchor, by the same classifier. Where far fewer do,
+           the candidate stands instead of the anchor
+alike      (K, m) cosine of the words just before and just after the candidate with those before and after the anchor,
+           weighted by positive pointwise mutual information
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix, csr_matrix, diags
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+
+from whatelse.types import Bools, Floats
+
+STEPS = 12  # of EM for the share
+PULL = (3.0, 0.05)  # visits worth of doubt, and the share they have
+FEWEST = 5  # visits with the anchor, below which its company is not known
+SMOOTH = 20  # mentions that make a candidate's neighbours half believed
+
+
+@dataclass(frozen=True, eq=False)
+class Company:
+    """(K, m) each, as above; `fires` is the number of a candidate's visits that have the anchor."""
+
+    share: Floats
+    expected: Floats
+    fires: Floats
+
+
+def company(X: csr_matrix, A: Bools, rest: NDArray[np.intp], has: csc_matrix, own: NDArray[np.intp]) -> Company:
+    """The first two measures. O(m (fitting + STEPS nnz(has))).
+
+    X     (N, n) findings; rest: (n',) the columns that are not anchors; A (N, m) the anchors
+    has   (N, K) candidates; own (K, c): columns of X made of a candidate's own words, -1 where there are fewer
+    """
+    N, m = A.shape
+    K = has.shape[1]
+    counts = np.diff(has.indptr)
+    visit, who = has.indices, np.repeat(np.arange(K), counts)
+    dense = np.zeros((N, X.shape[1] + 1), dtype=bool)  # the last column is what -1 points to: never there
+    dense[:, :-1] = X.toarray()
+    own_here = [(own[who, c], dense[visit, own[who, c]]) for c in range(own.shape[1]) if (own[:, c] >= 0).any()]
+    share, expected, fires = np.zeros((K, m)), np.zeros((K, m)), np.zeros((K, m))
+    for i in range(m):
+        fires[:, i] = np.bincount(who, A[visit, i], K)
+        if not FEWEST <= A[:, i].sum() <= N - FEWEST:
+            continue
+        inputs = np.concatenate([rest, _others(X.shape[1] - m, m, i)])
+        weight = np.zeros(X.shape[1] + 1)
+        weight[inputs], bias = _classifier(X[:, inputs], A[:, i])
+        score = (X @ weight[:-1] + bias)[visit]
+        for column, there in own_here:
+            score = score - weight[column] * there
+        expected[:, i] = np.bincount(who, expit(score), K)
+        share[:, i] = mixture_share(np.exp(np.clip(score - logit(A[:, i].mean()), -8, 8)), who, counts)
+    return Company(share, expected, fires)
+
+
+def _others(first: int, m: int, i: int) -> NDArray[np.intp]:
+    """The columns of all anchors but the i-th; anchors are the last m columns, from `first` on."""
+    return np.array([first + k for k in range(m) if k != i], dtype=np.intp)
+
+
+def _classifier(X: csr_matrix, anchor: Bools) -> tuple[Floats, float]:
+    found = LogisticRegression(C=0.1, max_iter=300).fit(X.astype(np.float64), anchor)
+    return found.coef_[0], float(found.intercept_[0])
+
+
+def mixture_share(ratio: Floats, who: NDArray[np.intp], counts: NDArray[np.intp]) -> Floats:
+    """(K,) the share q of each candidate's visits, from `ratio` r of each pair of a visit and a candidate `who`."""
+    doubt, low = PULL
+    q = np.full(counts.size, 0.3)
+    for _ in range(STEPS):
+        here = q[who] * ratio
+        q = (np.bincount(who, here / (here + 1 - q[who]), counts.size) + doubt * low) / (counts + doubt)
+    return q
+
+
+def alike(neighbours: csr_matrix, anchors: csr_matrix) -> Floats:
+    """(K, m) the third measure. neighbours (K, W) counts of words around candidates; anchors (m, W) around anchors.
+
+    Shrunk by sqrt(c / (c + SMOOTH)) where a candidate was seen c times.
+    """
+    seen = np.asarray(neighbours.sum(1), dtype=np.float64).ravel() / 2
+    column = np.asarray(neighbours.sum(0), dtype=np.float64).ravel()
+    similar: Floats = (_unit(_ppmi(neighbours, column)) @ _unit(_ppmi(anchors, column)).T).toarray()
+    return similar * np.sqrt(seen / (seen + SMOOTH))[:, None]
+
+
+def _ppmi(counts: csr_matrix, column: Floats) -> csr_matrix:
+    """log(n(row, word) n / (n(row) n(word))) where it is positive and the pair was seen twice; else 0."""
+    pairs = counts.astype(np.float64).tocoo()
+    row = np.maximum(np.asarray(counts.sum(1), dtype=np.float64).ravel(), 1)
+    lift = pairs.data * column.sum() / (row[pairs.row] * np.maximum(column[pairs.col], 1))
+    value = np.where(pairs.data >= 2, np.maximum(np.log(np.maximum(lift, 1e-12)), 0), 0.0)
+    return csr_matrix((value, (pairs.row, pairs.col)), shape=counts.shape)
+
+
+def _unit(rows: csr_matrix) -> csr_matrix:
+    """Rows divided by their length."""
+    length = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
+    return diags(1 / np.maximum(length, 1e-12)) @ rows

@@ -1,0 +1,241 @@
+"""Edits of anchors in YAML files: add, remove or change a phrase, start a condition.
+
+The conditions file has the form that ships. Refused phrases have a file of their own: a mapping of conditions to lists
+of phrases. Both are meant for version control: an edit changes one entry, comments and order stay.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from whatelse.annotators import Anchor, AnchorSet
+from whatelse.annotators.anchors import ANCHOR_KEYS
+from whatelse.annotators.discovery.yaml_edit import append, read_text, replace, write_text
+from whatelse.errors import ConditionError, InputError
+from whatelse.io.limits import parse_yaml
+from whatelse.text import tokenize
+
+REFUSED_HEAD = "# Phrases that were looked at and refused as anchors, by condition; they are not suggested again.\n"
+
+
+def add_phrase(
+    conditions_file: str | Path, condition: str, phrase: str, key: str = "notes", system: str | None = None
+) -> None:
+    """Add an anchor to a condition of a conditions file.
+
+    key     where it is looked for: one of `anchors.ANCHOR_KEYS`; for "coded", `system` is its code system
+
+    ConditionError if the condition is not there, has the anchor already, or another condition has it: an anchor stands
+    for one condition only.
+    """
+    path = Path(conditions_file)
+    text, known = _conditions(path)
+    phrase = " ".join(phrase.split())
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    _refuse_known(path, known, condition, _checked(path, phrase, key, system))
+    number = known.names.index(condition)
+    place = ["conditions", number, "anchors", key, *([system] if system is not None else [])]
+    _write(path, text, place, phrase)
+
+
+def take_out(
+    conditions_file: str | Path, condition: str, phrase: str, key: str = "notes", system: str | None = None
+) -> None:
+    """Take an anchor out of a condition. ConditionError if it is not there."""
+    path = Path(conditions_file)
+    place, position = _find(path, condition, phrase, key, system)
+    _change(path, place, position, None)
+
+
+def change_phrase(conditions_file: str | Path, condition: str, phrase: str, new: str, key: str = "notes") -> None:
+    """Write an anchor of a condition in another way, where it stands. ConditionError as for adding it."""
+    path = Path(conditions_file)
+    new = " ".join(new.split())
+    place, position = _find(path, condition, phrase, key, None)
+    _refuse_known(path, _conditions(path)[1], condition, _checked(path, new, key, None), but=phrase)
+    _change(path, place, position, new)
+
+
+def owner_of(conditions_file: str | Path, phrase: str, key: str = "notes", system: str | None = None) -> str | None:
+    """The condition that has an anchor already, or None."""
+    path = Path(conditions_file)
+    new = _checked(path, " ".join(phrase.split()), key, system)
+    for condition in _conditions(path)[1].conditions:
+        if any(_same(anchor, new) for anchor in condition.anchors):
+            return condition.name
+    return None
+
+
+def phrases_of(conditions_file: str | Path, condition: str) -> list[tuple[str, str, str | None]]:
+    """The anchors of a condition as its file has them: (phrase, key, system), in order."""
+    path = Path(conditions_file)
+    text, known = _conditions(path)
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    anchors = _parsed(text, path)[0]["conditions"][known.names.index(condition)].get("anchors") or {}
+    out: list[tuple[str, str, str | None]] = []
+    for key, values in anchors.items():
+        if key == "coded":
+            out += [(value, key, system) for system, codes in (values or {}).items() for value in codes or ()]
+        else:
+            out += [(value, key, None) for value in values or ()]
+    return out
+
+
+def new_condition(conditions_file: str | Path, name: str, phrase: str, title: str | None = None) -> None:
+    """Start a condition with a name and one phrase of the notes; the file is made if it is not there."""
+    path = Path(conditions_file)
+    name, phrase = " ".join(name.split()), " ".join(phrase.split())
+    if not name:
+        raise ConditionError(f"{path}: a condition needs a name")
+    _checked(path, phrase, "notes", None)
+    entry = {"name": name, "title": title or name[:1].upper() + name[1:], "anchors": {"notes": [phrase]}}
+    if not path.exists():
+        if not path.absolute().parent.is_dir():
+            raise InputError("its folder does not exist; make it first", file=path)
+        write_text(path, append("conditions: []\n", ["conditions"], entry))
+        return
+    text, known = _conditions(path)
+    if name in known.names:
+        raise ConditionError(f"{path}: condition {name!r} is there already; add with 'whatelse anchors edit --add'")
+    for other in known.conditions:
+        if any(_same(anchor, Anchor("phrase", phrase, ("triage_note",))) for anchor in other.anchors):
+            raise ConditionError(f"{path}: {phrase!r} is an anchor of {other.name!r}; choose another phrase")
+    _write(path, text, ["conditions"], entry)
+
+
+def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
+    """Remember that a phrase was refused for a condition. Refusing it a second time changes nothing."""
+    path = Path(refused_file)
+    phrase = " ".join(phrase.split())
+    if not phrase:
+        raise ConditionError(f"{path}: there is no phrase to refuse")
+    known = read_refused(path) if path.exists() else {}
+    if phrase in known.get(condition, ()):
+        return
+    _write(path, read_text(path) if path.exists() else REFUSED_HEAD, [condition], phrase)
+
+
+def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
+    """Forget that a phrase was refused. Nothing changes if it was not."""
+    path = Path(refused_file)
+    phrases = read_refused(path).get(condition, ()) if path.exists() else ()
+    phrase = " ".join(phrase.split())
+    if phrase in phrases:
+        _change(path, [condition], phrases.index(phrase), None)
+
+
+def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
+    """By condition, the phrases refused."""
+    path = Path(refused_file)
+    try:
+        value: Any = parse_yaml(read_text(path), path) or {}
+    except yaml.YAMLError:
+        raise InputError("is not YAML: needs a mapping of conditions to lists of refused phrases", file=path) from None
+    good = isinstance(value, dict) and all(
+        isinstance(c, str) and isinstance(p, list) and all(isinstance(x, str) for x in p) for c, p in value.items()
+    )
+    if not good:
+        raise InputError("needs a mapping of conditions to lists of refused phrases, in quotes if numbers", file=path)
+    return {condition: tuple(phrases) for condition, phrases in value.items()}
+
+
+def save_conditions(path: str | Path, anchors: AnchorSet) -> None:
+    """Write conditions that came in another form (NHAMCS codes, a folder) in the form that ships and can be edited."""
+    write_text(Path(path), yaml.safe_dump(anchors.to_json(), sort_keys=False, allow_unicode=True, width=110))
+
+
+def read_conditions(conditions_file: str | Path) -> AnchorSet:
+    """The conditions of a file in the form that can be edited; read anew only if its text is another."""
+    return _conditions(Path(conditions_file))[1]
+
+
+def _conditions(path: Path) -> tuple[str, AnchorSet]:
+    """(text, conditions) of a file in the form that ships."""
+    if path.is_dir() or not path.exists():
+        found = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(
+            f"{found}; needs a conditions file in YAML, as 'whatelse anchors edit --new' starts one", file=path
+        )
+    text = read_text(path)
+    return text, _parsed(text, path)[1]
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str, path: Path) -> tuple[Any, AnchorSet]:
+    """What a text holds, as values that nobody may change, and as conditions. Parsing takes a tenth of a second."""
+    try:
+        data = parse_yaml(text, path)
+    except yaml.YAMLError:
+        raise InputError("is not YAML", file=path) from None
+    if isinstance(data, dict) and "conditions" not in data:
+        raise InputError("has no list of 'conditions': only the form that ships can be edited", file=path)
+    return data, AnchorSet.from_json(data, source=str(path))
+
+
+def _checked(path: Path, phrase: str, key: str, system: str | None) -> Anchor:
+    """The anchor as it will be read, or a ConditionError."""
+    if key not in ANCHOR_KEYS:
+        raise ConditionError(f"{path}: unknown kind of anchor {key!r}; known are {', '.join(ANCHOR_KEYS)}")
+    if (key == "coded") != (system is not None):
+        raise ConditionError(f"{path}: an anchor under 'coded' needs its code system, and no other has one")
+    within = {system: [phrase]} if system is not None else [phrase]
+    entry = {"conditions": [{"name": "new", "anchors": {key: within}}]}
+    (anchor,) = AnchorSet.from_json(entry, source=str(path)).conditions[0].anchors
+    if anchor.how == "phrase" and not tokenize(phrase):
+        raise ConditionError(f"{path}: {phrase!r} has no word in it")
+    return anchor
+
+
+def _same(a: Anchor, b: Anchor) -> bool:
+    """Whether two anchors would fire together: the same words or code, in a field that both are looked for in."""
+    if a.how == "phrase" or b.how == "phrase":
+        cut = ([t.text for t in tokenize(x.value)] for x in (a, b))
+        return a.how == b.how and next(cut) == next(cut)
+    return a.value.lower() == b.value.lower() and a.system == b.system and bool(set(a.fields) & set(b.fields))
+
+
+def _refuse_known(path: Path, known: AnchorSet, condition: str, new: Anchor, but: str | None = None) -> None:
+    """ConditionError if a condition has the anchor; `but`: an anchor of this condition that is about to go."""
+    for other in known.conditions:
+        for anchor in other.anchors:
+            if _same(anchor, new) and not (other.name == condition and anchor.value == but):
+                whose = "this condition already" if other.name == condition else f"condition {other.name!r}"
+                raise ConditionError(
+                    f"{path}: {new.value!r} is an anchor of {whose}; an anchor stands for one condition only, so take "
+                    "it out there first, or choose a longer phrase"
+                )
+
+
+def _find(path: Path, condition: str, phrase: str, key: str, system: str | None) -> tuple[list[Any], int]:
+    """Where an anchor stands: the list's place in the file, and the position in it."""
+    text, known = _conditions(path)
+    if condition not in known.names:
+        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
+    place = ["conditions", known.names.index(condition), "anchors", key, *([system] if system is not None else [])]
+    entries: Any = _parsed(text, path)[0]
+    for step in place:
+        entries = entries[step] if isinstance(step, int) else (entries or {}).get(step)
+    for position, entry in enumerate(entries or ()):
+        if " ".join(entry.split()) == " ".join(phrase.split()):
+            return place, position
+    raise ConditionError(f"{path}: {phrase!r} is no anchor of {condition!r} under {key!r}")
+
+
+def _change(path: Path, place: list[Any], position: int, value: str | None) -> None:
+    try:
+        write_text(path, replace(read_text(path), place, position, value))
+    except InputError as problem:
+        raise InputError(problem.problem, file=path) from None
+
+
+def _write(path: Path, text: str, place: list[Any], value: Any) -> None:
+    try:
+        write_text(path, append(text, place, value))
+    except InputError as problem:
+        raise InputError(problem.problem, file=path) from None

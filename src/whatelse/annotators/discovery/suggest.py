@@ -1,0 +1,295 @@
+"""suggest: further anchors for the conditions of a cohort, in one ranking of all sources.
+
+The score of a candidate is the log odds that visits with it have the condition: a start, and what each source adds.
+
+    START                          few candidates are anchors
+    forms, lexicon                 what its words say (`words.py`)
+    neighbours    6 alike          words around it are those around the anchor, at most NEIGHBOURS
+    context       0.4 logit(share) its visits look like the condition's, between -CONTEXT and CONTEXT
+    instead       0.7 log((expected + 1) / (visits with the anchor + 1)), between 0 and INSTEAD: it stands in its place
+    beside        3 x the share of its visits that have the anchor, with 3 more that have not
+    elsewhere     minus what neighbours and context say more for another condition, at most ELSEWHERE
+    model         0.5 logit of a model's mean probability where the anchor is silent, between -MODEL and MODEL
+
+(`company.py` defines alike, share and expected, `records.py` the limits.) p = 1 / (1 + exp(-score)) counts as if seen
+in PSEUDO visits; labelled visits that have the candidate, t of them with the condition and f without, make it
+
+    precision = (PSEUDO p + t) / (PSEUDO + t + f)
+
+Candidates of a condition are ranked by logit(precision) + 0.3 log(visits gained). The weights are round numbers set by
+hand, the same for every condition and kind of record; none was fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from whatelse.annotators.discovery.company import Company
+from whatelse.annotators.discovery.lexicon import Lexicon, plain_words
+from whatelse.annotators.discovery.phrases import PhraseTable, from_cohort
+from whatelse.annotators.discovery.records import alike_of, company_of, model_says, records_say
+from whatelse.annotators.discovery.words import Knowledge, Reason, read
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+from whatelse.types import Floats
+
+START = -3.0
+PSEUDO = 10.0
+GAIN = 0.3
+LEAST_GAINED = 5  # visits: less is not worth a look
+LIKELY = 0.3  # below this precision a candidate is not shown
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A condition whose anchor fires in `both` of a candidate's visits, `lift` times as often as chance."""
+
+    condition: str
+    both: int
+    lift: float
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A phrase to look at.
+
+    phrase, key, system  as the conditions file would have it; `label` is the name of a code
+    score                logit(precision) + GAIN log(gained), what it is ranked by
+    precision            the estimated share of visits with the phrase that have the condition
+    fires, gained        visits that have the phrase, and those of them where the anchor is silent
+    why                  what each source says, the strongest first
+    overlaps             other conditions whose anchors fire in the same visits at least twice as often as chance
+    """
+
+    condition: str
+    phrase: str
+    key: str
+    system: str | None
+    label: str
+    score: float
+    precision: float
+    fires: int
+    gained: int
+    why: tuple[Reason, ...]
+    overlaps: tuple[Beside, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def suggest(
+    cohort: Cohort,
+    table: PhraseTable | None = None,
+    *,
+    lexicon: Lexicon | None = None,
+    conditions: Collection[str] | None = None,
+    probability: Floats | None = None,
+    refused: Mapping[str, Collection[str]] | None = None,
+    most: int = 10,
+) -> list[Suggestion]:
+    """At most `most` phrases for each condition; conditions that would gain most come first.
+
+    table        the candidates; those among the cohort's own findings if None
+    conditions   names of the conditions to suggest for (all if None)
+    probability  (N, m) of a model learned from this cohort, where there is one
+    refused      by condition, phrases that a person has refused: never suggested again
+
+    Cost: a logistic regression a condition over at most 40,000 visits, and O(m nnz) for the candidates.
+    """
+    names = cohort.conditions
+    if unknown := set(conditions or ()) - set(names):
+        raise CohortError(f"{sorted(unknown)[0]!r} is not a condition of this cohort; it has {', '.join(names)}")
+    table = _free(from_cohort(cohort) if table is None else table, cohort)
+    if not table.phrases:
+        return []
+    lexicon = lexicon or Lexicon.shipped()
+    wanted = [i for i, name in enumerate(names) if conditions is None or name in conditions]
+    known = company_of(cohort, table)
+    similar = alike_of(cohort, table)
+    words = _Words(cohort, table, lexicon)
+    out: list[tuple[float, list[Suggestion]]] = []
+    for i in wanted:
+        no = {plain_words(p) for p in (refused or {}).get(names[i], ())}
+        found = _for_condition(i, cohort, table, words, known, similar, probability, no, most)
+        out.append((sum(s.precision * s.gained for s in found), found))
+    out.sort(key=lambda pair: -pair[0])
+    return [s for _, found in out for s in found]
+
+
+def _for_condition(
+    i: int,
+    cohort: Cohort,
+    table: PhraseTable,
+    words: _Words,
+    known: Company,
+    similar: Floats,
+    probability: Floats | None,
+    refused: Collection[tuple[str, ...]],
+    most: int,
+) -> list[Suggestion]:
+    """The phrases of condition i, best first."""
+    counts = table.counts
+    said, reasons = words.says(i)
+    parts = records_say(i, table, known, similar)
+    if probability is not None:
+        parts["model"] = model_says(table, cohort.A[:, i], probability[:, i])
+    score = START + said + sum(parts.values())
+    precision = _with_labels(expit(score), cohort, table, i)
+    fires = np.asarray(table.has.T @ cohort.A[:, i].astype(np.int64))
+    gained = counts - fires
+    rank = logit(np.clip(precision, 1e-6, 1 - 1e-6)) + GAIN * np.log(np.maximum(gained, 1))
+    good = (gained >= LEAST_GAINED) & (precision >= LIKELY)
+    out: list[Suggestion] = []
+    taken: list[tuple[str, ...]] = []
+    for k in sorted(np.flatnonzero(good).tolist(), key=lambda k: -rank[k]):
+        phrase = table.phrases[k]
+        mine = plain_words(phrase.phrase)
+        if mine in refused or any(_inside(shorter, mine) for shorter in taken):
+            continue
+        why = [
+            *reasons.get(k, []),
+            *(_explain(source, values[k], i, k, table, known) for source, values in parts.items()),
+        ]
+        why += _label_reason(cohort, table, i, k)
+        out.append(
+            Suggestion(
+                condition=cohort.conditions[i],
+                phrase=phrase.phrase,
+                key=phrase.key,
+                system=phrase.system,
+                label=phrase.label,
+                score=round(float(rank[k]), 3),
+                precision=round(float(precision[k]), 3),
+                fires=int(counts[k]),
+                gained=int(gained[k]),
+                why=tuple(sorted((r for r in why if abs(r.log_odds) >= 0.1), key=lambda r: -r.log_odds)),
+                overlaps=overlaps(cohort, table.rows(k), i),
+            )
+        )
+        if phrase.key == "notes":
+            taken.append(mine)
+        if len(out) == most:
+            break
+    return out
+
+
+# ---- what the words say
+
+
+class _Words:
+    """What words say of every candidate, by condition."""
+
+    def __init__(self, cohort: Cohort, table: PhraseTable, lexicon: Lexicon) -> None:
+        self.read = [read(p.words, lexicon) for p in table.phrases]
+        counts = {p.words: int(c) for p, c in zip(table.phrases, table.counts, strict=True) if p.key == "notes"}
+        for i, condition in enumerate(cohort.vocabulary.anchors.conditions):
+            fires = int(cohort.A[:, i].sum())  # an anchor's own word has left the candidates
+            for anchor in condition.anchors:
+                counts.setdefault(plain_words(anchor.value), fires)
+        self.knowledge = [Knowledge(c, lexicon, counts) for c in cohort.vocabulary.anchors.conditions]
+
+    def says(self, i: int) -> tuple[Floats, dict[int, list[Reason]]]:
+        """(K,) log odds, and the reasons of candidates that have some."""
+        reasons = {k: found for k, words in enumerate(self.read) if (found := self.knowledge[i].reasons(words))}
+        said = np.zeros(len(self.read))
+        for k, found in reasons.items():
+            best = max(r.log_odds for r in found)
+            said[k] = best if best > 0 else sum(r.log_odds for r in found)
+        return said, reasons
+
+
+# ---- what labels say
+
+
+def _labelled(cohort: Cohort, table: PhraseTable, i: int) -> tuple[Floats, Floats]:
+    """(K,) labelled visits of each candidate with the condition, and without."""
+    if cohort.Y is None:
+        return np.zeros(len(table.phrases)), np.zeros(len(table.phrases))
+    true = np.asarray(table.has.T @ (cohort.Y[:, i] & cohort.labelled).astype(np.float64))
+    return true, np.asarray(table.has.T @ cohort.labelled.astype(np.float64)) - true
+
+
+def _with_labels(p: Floats, cohort: Cohort, table: PhraseTable, i: int) -> Floats:
+    true, false = _labelled(cohort, table, i)
+    joined: Floats = (PSEUDO * p + true) / (PSEUDO + true + false)
+    return joined
+
+
+# ---- telling a person
+
+
+def _explain(source: str, value: float, i: int, k: int, table: PhraseTable, known: Company) -> Reason:
+    fires, expected, count = known.fires[k, i], known.expected[k, i], table.counts[k]
+    says = {
+        "neighbours": "stands between the same words as the anchor",
+        "context": f"{known.share[k, i]:.0%} of its visits look like the condition's",
+        "instead": f"stands beside the anchor in {fires:.0f} visits where {expected:.0f} were expected",
+        "beside": f"the anchor fires in {fires / max(count, 1):.0%} of its visits",
+        "elsewhere": "another condition's anchor keeps more of its company",
+        "model": "the model's probability where the anchor is silent",
+    }[source]
+    return Reason(source, round(float(value), 2), says)
+
+
+def _label_reason(cohort: Cohort, table: PhraseTable, i: int, k: int) -> list[Reason]:
+    if cohort.Y is None:
+        return []
+    rows = table.rows(k)
+    rows = rows[cohort.labelled[rows]]
+    if not rows.size:
+        return []
+    true = int(cohort.Y[rows, i].sum())
+    log_odds = float(logit((true + 0.5) / (rows.size + 1)))
+    return [Reason("labels", round(log_odds, 2), f"{true} of {rows.size} labelled visits with it have the condition")]
+
+
+def overlaps(cohort: Cohort, rows: NDArray[np.integer[Any]], i: int) -> tuple[Beside, ...]:
+    """Conditions other than i whose anchors fire in these visits, in 5 or more and twice as often as chance."""
+    both = cohort.A[rows].sum(0)
+    lift = both * len(cohort) / np.maximum(cohort.A.sum(0) * len(rows), 1)
+    worst = sorted((c for c in range(both.size) if c != i and both[c] >= 5 and lift[c] >= 2), key=lambda c: -both[c])
+    return tuple(Beside(cohort.conditions[c], int(both[c]), round(float(lift[c]), 2)) for c in worst[:3])
+
+
+# ---- which candidates
+
+
+def _free(table: PhraseTable, cohort: Cohort) -> PhraseTable:
+    """The candidates that are no condition's anchor already, without those that a longer one replaces.
+
+    A shorter run of words that is almost always part of one longer run is left out for the longer one, which says more.
+    """
+    anchors = {plain_words(a.value) for c in cohort.vocabulary.anchors.conditions for a in c.anchors}
+    runs = {tuple(p.phrase.split()): k for k, p in enumerate(table.phrases) if p.key == "notes"}
+    replaced = set()
+    for words, k in runs.items():
+        for shorter in (words[1:], words[:-1]):
+            other = runs.get(shorter)
+            if other is not None and table.counts[k] >= 0.9 * table.counts[other]:
+                replaced.add(other)
+    keep = [
+        k
+        for k, p in enumerate(table.phrases)
+        if k not in replaced and (p.key != "notes" or tuple(p.phrase.split()) not in anchors)
+    ]
+    return table.only(keep)
+
+
+def _inside(shorter: tuple[str, ...], longer: tuple[str, ...]) -> bool:
+    size = len(shorter)
+    return any(longer[a : a + size] == shorter for a in range(len(longer) - size + 1))
+
+
+def by_condition(found: Iterable[Suggestion]) -> dict[str, list[Suggestion]]:
+    """Suggestions grouped by condition, in the order they came."""
+    groups: dict[str, list[Suggestion]] = {}
+    for suggestion in found:
+        groups.setdefault(suggestion.condition, []).append(suggestion)
+    return groups

@@ -1,0 +1,170 @@
+"""try_phrase: what a phrase would be worth as an anchor, and ten visits in context for a person to judge.
+
+Of k visits judged, y with the condition, the precision is y / k with the central 95% of Jeffreys' posterior,
+Beta(y + 1/2, k - y + 1/2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from scipy.stats import beta
+
+from whatelse.annotators import Anchor, AnchorSet, Condition
+from whatelse.annotators.discovery.suggest import Beside, overlaps
+from whatelse.cohort import Cohort
+from whatelse.cohort.findings import Finder
+from whatelse.errors import CohortError
+from whatelse.text import Rules
+from whatelse.text.lexicon import EMPTY, Lexicon
+from whatelse.visits import Visit
+
+Answer = Literal["yes", "no", "skip", "undo", "stop"]
+AROUND = 90  # characters of the note shown on either side of a mention
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A mention in its note: text[start:end] is the phrase. A code has its name for a text."""
+
+    visit: str
+    field: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a phrase would be worth to a condition.
+
+    fires, gained     visits that have it, and those of them where the anchor is silent
+    anchored          visits where the anchor fires today
+    overlaps          other conditions whose anchors fire in the same visits at least twice as often as chance
+    labelled, true    visits with it that have labels, and those of them with the condition
+    judged, yes       visits judged just now
+    precision         (share of those judged, lower, upper); None if nobody judged
+    """
+
+    condition: str
+    phrase: str
+    key: str
+    fires: int
+    gained: int
+    anchored: int
+    overlaps: tuple[Beside, ...]
+    labelled: int
+    true: int
+    judged: int = 0
+    yes: int = 0
+    precision: tuple[float, float, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def as_anchor(phrase: str, key: str = "notes", system: str | None = None) -> Anchor:
+    """The anchor that a phrase would be, as a conditions file under `key` would have it."""
+    within: Any = {system: [phrase]} if key == "coded" else [phrase]
+    entry = {"conditions": [{"name": "tried", "anchors": {key: within}}]}
+    (anchor,) = AnchorSet.from_json(entry, source="the phrase").conditions[0].anchors
+    return anchor
+
+
+def mentions(
+    visits: Iterable[Visit], anchors: Sequence[Anchor], rules: str | Rules, lexicon: Lexicon = EMPTY
+) -> Iterable[tuple[int, Excerpt]]:
+    """(which anchor, excerpt) for the first mention of each anchor in each visit."""
+    conditions = tuple(Condition(str(a), str(a), "acute", {}, (anchor,)) for a, anchor in enumerate(anchors))
+    finder = Finder(AnchorSet(conditions), rules, lexicon)
+    for visit in visits:
+        seen: set[int] = set()
+        for there in finder.anchor_mentions([visit]):
+            if there.condition not in seen:
+                seen.add(there.condition)
+                text = getattr(visit, there.field)
+                yield there.condition, _cut(visit.id, there.field, text, there.start, there.end)
+        for _, found, field, code in finder.facts(visit):
+            name = (code.name or code.code) if code is not None else ""
+            for which in set(found) - seen:
+                seen.add(which)
+                yield which, Excerpt(visit.id, field, name, 0, len(name))
+
+
+def _cut(visit: str, field: str, text: str, start: int, end: int) -> Excerpt:
+    first, last = max(start - AROUND, 0), min(end + AROUND, len(text))
+    return Excerpt(visit, field, text[first:last], start - first, end - first)
+
+
+def try_phrase(
+    cohort: Cohort,
+    condition: str,
+    phrase: str,
+    visits: Iterable[Visit],
+    *,
+    key: str = "notes",
+    system: str | None = None,
+    looks: int = 10,
+    seed: int = 0,
+) -> tuple[Worth, list[Excerpt]]:
+    """What it would be worth in the cohort's visits, and `looks` of them at random to judge. Reads the records once.
+
+    Memory: an excerpt of some 200 characters for each visit that has the phrase.
+    """
+    if condition not in cohort.conditions:
+        raise CohortError(f"{condition!r} is not a condition of this cohort; it has {', '.join(cohort.conditions)}")
+    i = cohort.conditions.index(condition)
+    row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
+    anchor = as_anchor(phrase, key, system)
+    known = (visit for visit in visits if visit.id in row_of)
+    vocabulary = cohort.vocabulary
+    found = {row_of[e.visit]: e for _, e in mentions(known, [anchor], vocabulary.rules, vocabulary.lexicon)}
+    rows = np.array(sorted(found), dtype=np.intp)
+    labelled = rows[cohort.labelled[rows]] if cohort.Y is not None else rows[:0]
+    worth = Worth(
+        condition=condition,
+        phrase=phrase,
+        key=key,
+        fires=int(rows.size),
+        gained=int((~cohort.A[rows, i]).sum()),
+        anchored=int(cohort.A[:, i].sum()),
+        overlaps=overlaps(cohort, rows, i),
+        labelled=int(labelled.size),
+        true=int(cohort.Y[labelled, i].sum()) if cohort.Y is not None else 0,
+    )
+    chosen = np.random.default_rng(seed).permutation(rows)[:looks]
+    return worth, [found[row] for row in chosen.tolist()]
+
+
+def judge(excerpts: Sequence[Excerpt], ask: Callable[[int, Excerpt], Answer]) -> list[bool | None]:
+    """Ask about each excerpt in turn: True, False, or None where it was skipped or not reached.
+
+    `ask` gets the number of the excerpt and the excerpt. "undo" goes back to the one before, "stop" ends it.
+    """
+    said: list[bool | None] = [None] * len(excerpts)
+    k = 0
+    while k < len(excerpts):
+        answer = ask(k, excerpts[k])
+        if answer == "stop":
+            break
+        if answer == "undo":
+            k = max(k - 1, 0)
+            said[k] = None
+            continue
+        said[k] = {"yes": True, "no": False}.get(answer)
+        k += 1
+    return said
+
+
+def with_judgements(worth: Worth, said: Iterable[bool | None]) -> Worth:
+    """`worth` with the precision that the judgements give."""
+    known = [answer for answer in said if answer is not None]
+    if not known:
+        return worth
+    yes, k = sum(known), len(known)
+    low, high = beta.ppf([0.025, 0.975], yes + 0.5, k - yes + 0.5)
+    return replace(worth, judged=k, yes=yes, precision=(yes / k, float(low), float(high)))

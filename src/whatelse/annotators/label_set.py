@@ -1,0 +1,151 @@
+"""LabelSet: labels of a cohort's visits, put together from votes. Models learn from the votes, labels judge models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from whatelse.annotators.dawid_skene import estimate_rates
+from whatelse.annotators.vote_files import Others, read_vote_file
+from whatelse.annotators.votes import CERTAIN, Votes, check_votes
+from whatelse.cohort import Cohort
+from whatelse.errors import InputError
+from whatelse.types import Bools, Floats, Ints
+
+NAMED = 5  # contradicting labels that a message names
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSet:
+    """Labels of N visits and m conditions.
+
+    probability  (N, m) that the visit has the condition: 0 or 1 from labels, between where annotators may err
+    known        (N, m) where anybody voted
+    weight       (N, m) visits that each label stands for; 1 where visits were chosen at random, 0 where not known
+    votes        what the labels were made of, with error rates
+    unused       columns of label files that look like labels but are no condition, as (file, column)
+    """
+
+    probability: Floats
+    known: Bools
+    weight: Floats
+    votes: tuple[Votes, ...] = ()
+    unused: tuple[tuple[Path, str], ...] = ()
+
+    @classmethod
+    def of_votes(cls, votes: Sequence[Votes], cohort: Cohort) -> LabelSet:
+        """Votes of several annotators on a cohort. Labels count before other votes; the first label of a cell counts.
+
+        Error rates that votes lack are estimated from the votes (`estimate_rates`). Anchors have no part in it: labels
+        measure how noisy anchors are. InputError names labels that contradict each other.
+        """
+        check_votes(votes, cohort)
+        shape = (len(cohort), len(cohort.conditions))
+        value, known, weight = np.zeros(shape), np.zeros(shape, bool), np.zeros(shape)
+        source = np.zeros(shape, np.int64)
+        for number, each in enumerate(votes):
+            if each.certain:
+                differ = each.known & known & (each.value != (value > 0.5))
+                if differ.any():
+                    raise _contradiction(cohort, votes, number, differ, source)
+                fresh = each.known & ~known
+                value[fresh], known[fresh], source[fresh] = each.value[fresh], True, number
+                weight[fresh] = each.weight[fresh]
+        others = [v for v in votes if not v.certain]
+        if others:
+            labels = Votes("labels", value > 0.5, known)
+            filled, posterior = estimate_rates([labels, *others])
+            by_order = iter(filled[1:])
+            votes = [v if v.certain else next(by_order) for v in votes]
+            for each in others:
+                fresh = each.known & ~known
+                value[fresh], weight[fresh], known[fresh] = posterior[fresh], each.weight[fresh], True
+        return cls(value, known, weight, tuple(votes))
+
+    @classmethod
+    def of_cohort(cls, cohort: Cohort) -> LabelSet:
+        """The labels that the cohort itself has."""
+        return cls.of_votes([Votes.of_cohort(cohort)], cohort)
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], cohort: Cohort, *, others: Others = "refuse") -> LabelSet:
+        """Several files of labels or votes. InputError names labels that two of them contradict each other in.
+
+        A label that two files agree on counts once, with the first file's weight.
+        """
+        files = [(path, read_vote_file(path, cohort, others=others)) for path in paths]
+        found = cls.of_votes([votes for _, file in files for votes in file.votes], cohort)
+        if paths and not found.visits:
+            raise InputError(
+                f"no visit of the cohort has a label in {', '.join(map(str, paths))}: are the ids those of the cohort?"
+            )
+        return replace(found, unused=tuple((path, column) for path, file in files for column in file.unused))
+
+    @property
+    def visits(self) -> int:
+        """Number of visits with a label."""
+        return int(self.known.any(1).sum())
+
+    @property
+    def certain(self) -> bool:
+        """Whether all votes are labels, which never err."""
+        return all(votes.certain for votes in self.votes)
+
+    def likelihood(self) -> Floats:
+        """(N, m) likelihood of the label given the votes, as a probability under a 50/50 prior; 0 where not known."""
+        total = np.sum([votes.log_odds() for votes in self.votes], 0) if self.votes else np.zeros(self.known.shape)
+        return np.where(self.known, expit(np.clip(total, -CERTAIN, CERTAIN)), 0.0)
+
+    def sample_weight(self) -> Floats | None:
+        """(N, m) `weight`; None where every label stands for one visit."""
+        return None if (self.weight[self.known] == 1).all() else self.weight
+
+    def then(self, other: LabelSet) -> LabelSet:
+        """The labels of this set, and where it has none, those of `other`."""
+        fresh = other.known & ~self.known
+        return LabelSet(
+            np.where(fresh, other.probability, self.probability),
+            self.known | other.known,
+            np.where(fresh, other.weight, self.weight),
+            (*self.votes, *(replace(votes, known=votes.known & ~self.known) for votes in other.votes)),
+            (*self.unused, *other.unused),
+        )
+
+    def only(self, cells: Bools) -> LabelSet:
+        """The same shape; without the labels outside `cells`, (N,) visits or (N, m)."""
+        known = self.known & (cells[:, None] if cells.ndim == 1 else cells)
+        probability, weight = (np.where(known, part, 0.0) for part in (self.probability, self.weight))
+        votes = tuple(replace(votes, known=votes.known & known) for votes in self.votes)
+        return LabelSet(probability, known, weight, votes, self.unused)
+
+    def rows(self, which: Bools) -> LabelSet:
+        """The labels of the visits of a mask (N,)."""
+        votes = tuple(votes.rows(which) for votes in self.votes)
+        return LabelSet(self.probability[which], self.known[which], self.weight[which], votes, self.unused)
+
+    def on(self, cohort: Cohort) -> Cohort:
+        """The cohort with these labels instead of its own: true where the probability is above 0.5."""
+        return replace(cohort, Y=(self.probability > 0.5) & self.known, known=self.known)
+
+
+def with_labels(cohort: Cohort, path: Path, *, others: Others = "refuse") -> Cohort:
+    """The cohort with the labels of a file, which count before its own."""
+    return LabelSet.read([path], cohort, others=others).then(LabelSet.of_cohort(cohort)).on(cohort)
+
+
+def _contradiction(cohort: Cohort, votes: Sequence[Votes], number: int, differ: Bools, source: Ints) -> InputError:
+    """Names labels by row of the cohort: an id may identify somebody."""
+    cells = np.argwhere(differ).tolist()
+    named = [
+        f"{cohort.conditions[i]} of visit {v + 1:,} of the cohort ({votes[int(source[v, i])].annotator})"
+        for v, i in cells[:NAMED]
+    ]
+    more = f" and {len(cells) - NAMED:,} more" if len(cells) > NAMED else ""
+    return InputError(
+        f"labels of {votes[number].annotator!r} contradict others about {', '.join(named)}{more}: "
+        "keep one label of each"
+    )

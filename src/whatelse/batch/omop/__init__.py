@@ -1,0 +1,1 @@
+"""Results of many visits in the tables of an OMOP CDM."""

@@ -1,0 +1,125 @@
+"""Rows of NOTE_NLP: the words of each note that are findings of a model. Optional.
+
+A visit's note may be several rows of NOTE; a finding's place is taken back to the row that it stands in. Rows wait in
+the scratch database until all visits are read, so memory does not grow with their number. What whatelse wrote before
+is replaced in the same transaction; rows of other systems stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from whatelse.sources.codings import Codings
+from whatelse.sources.omop.tables import BATCH
+
+COLUMNS = {
+    "note_nlp_id": "INTEGER", "note_id": "BIGINT", "section_concept_id": "INTEGER", "snippet": "VARCHAR(250)",
+    "offset": "VARCHAR(50)", "lexical_variant": "VARCHAR(250)", "note_nlp_concept_id": "INTEGER",
+    "note_nlp_source_concept_id": "INTEGER", "nlp_system": "VARCHAR(250)", "nlp_date": "DATE",
+    "nlp_datetime": "TIMESTAMP", "term_exists": "VARCHAR(1)", "term_temporal": "VARCHAR(50)",
+    "term_modifiers": "VARCHAR(2000)",
+}  # fmt: skip
+SYSTEM = "whatelse"
+FIRST = 1_000_000_000  # number of our first row: what other systems number from 1 is left alone
+AROUND = 60  # characters of a snippet on each side
+FIELDS = {"triage": "triage_note", "provider": "md_comments"}
+NOTES = """
+SELECT n.visit_occurrence_id, n.note_id, c.concept_code, c.concept_name, n.note_title, n.note_text
+FROM note n LEFT JOIN concept c ON c.concept_id = n.note_class_concept_id
+WHERE n.visit_occurrence_id IN (SELECT unnest(?::BIGINT[]))
+ORDER BY n.visit_occurrence_id, coalesce(n.note_datetime, n.note_date), n.note_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A finding in a visit's note: `text[start:end]` of the field; `condition` where it is an anchor of one."""
+
+    field: str
+    start: int
+    end: int
+    finding: str
+    negated: bool
+    condition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A row of NOTE in a visit's field: where its text begins there, and how many blanks were cut off before it."""
+
+    note: int
+    start: int
+    cut: int
+    text: str
+
+
+class Mentions:
+    """Rows of NOTE_NLP, gathered visit by visit in the scratch database of a CDM that is loaded."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, codings: Codings, model: str, now: datetime) -> None:
+        self._connection, self._codings, self._model, self._now = connection.cursor(), codings, model, now
+        self._count = 0
+        fields = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
+        self._connection.execute(f"CREATE OR REPLACE TABLE mentions ({fields})")
+        found = self._connection.execute("SELECT concept_code, concept_id FROM concept WHERE vocabulary_id = 'SNOMED'")
+        self._concepts: dict[str, int] = dict(found.fetchall())
+
+    def add(self, visits: Mapping[str, Sequence[Mention]]) -> None:
+        """Add what was found in the notes of these visits, by visit id."""
+        pieces = self._pieces([int(visit) for visit in visits])
+        rows = [
+            row
+            for visit, mentions in visits.items()
+            for mention in mentions
+            if (row := self._row(mention, pieces.get((int(visit), mention.field), ()))) is not None
+        ]
+        if rows:
+            batch = pa.table({name: [row[k] for row in rows] for k, name in enumerate(COLUMNS)})
+            self._connection.register("batch", batch)
+            self._connection.execute("INSERT INTO mentions SELECT * FROM batch")
+            self._connection.unregister("batch")
+
+    def batches(self) -> Iterator[list[tuple[Any, ...]]]:
+        """All rows, BATCH at a time."""
+        found = self._connection.execute("SELECT * FROM mentions ORDER BY note_nlp_id")
+        while batch := found.fetchmany(BATCH):
+            yield batch
+
+    def _pieces(self, visits: list[int]) -> dict[tuple[int, str], list[_Piece]]:
+        """The rows of NOTE that each note of a visit was put together from, as `visits.py` does it."""
+        pieces: dict[tuple[int, str], list[_Piece]] = {}
+        for visit, note, code, name, title, text in self._connection.execute(NOTES, [visits]).fetchall():
+            if code in self._codings.complaint or not text:
+                continue
+            if kind := self._codings.note([code] if code else [], " ".join(filter(None, (name, title)))):
+                before = pieces.setdefault((visit, FIELDS[kind]), [])
+                start = before[-1].start + len(before[-1].text) + 1 if before else 0
+                before.append(_Piece(note, start, len(text) - len(text.lstrip()), text.strip()))
+        return pieces
+
+    def _row(self, mention: Mention, pieces: Iterable[_Piece]) -> tuple[Any, ...] | None:
+        for piece in pieces:
+            start, end = mention.start - piece.start, mention.end - piece.start
+            if 0 <= start < end <= len(piece.text):
+                break
+        else:
+            return None  # a complaint, or words on both sides of where two notes meet
+        self._count += 1
+        snippet = piece.text[max(0, start - AROUND) : end + AROUND]
+        said = f"condition={mention.condition}" if mention.condition else f"finding={mention.finding}"
+        return (
+            FIRST + self._count, piece.note, 0, snippet[:250], str(start + piece.cut), piece.text[start:end][:250],
+            self._concept(mention.condition), 0, SYSTEM, self._now.date(), self._now,
+            "N" if mention.negated else "Y", None, f"{said};model={self._model}"[:2000],
+        )  # fmt: skip
+
+    def _concept(self, condition: str | None) -> int:
+        """The concept of a condition, where this CDM's records have it; else 0, as OMOP has it."""
+        codes = self._codings.drafts.get(condition or "", ())
+        return next((self._concepts[c.code] for c in codes if c.system == "snomed" and c.code in self._concepts), 0)

@@ -1,0 +1,106 @@
+"""Tables about anchors, for people. Programs use --json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from whatelse.cli.tables import console
+from whatelse.visits import TEXT_FIELDS
+
+if TYPE_CHECKING:
+    from whatelse.annotators.anchor_checks import AnchorCheck
+    from whatelse.annotators.anchor_uses import AnchorExample, AnchorUse
+    from whatelse.annotators.discovery.suggest import Suggestion
+    from whatelse.annotators.discovery.trial import Excerpt, Worth
+
+
+def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
+    table = Table(
+        "condition", "fires", "share", "precision", "recall", "fires with", "breaks independence", title="anchors"
+    )
+    for c in checks:
+        overlap = ", ".join(f"{o.condition} ({o.both:,}, x{o.lift:.1f})" for o in c.overlaps[:2])
+        broken = ", ".join(f"{d.finding} (x{d.odds_ratio:.2g})" for d in c.dependent[:3])
+        if len(c.dependent) > 3:
+            broken += f" and {len(c.dependent) - 3} more"
+        cells = (_rate(c.precision), _rate(c.recall), escape(overlap), escape(broken))
+        table.add_row(c.condition, f"{c.fires:,}", f"{c.share:.2%}", *cells, style="" if c.fires else "red")
+    terminal = console()
+    terminal.print(table)
+    for c in checks:
+        for problem in c.problems:
+            if not problem.endswith("given the label"):
+                terminal.print(f"{c.condition}: {problem}", style="yellow", highlight=False)
+    if not labelled:
+        terminal.print("no labels: precision, recall and independence cannot be checked", style="yellow")
+
+
+def print_uses(uses: list[AnchorUse]) -> None:
+    """Anchor by anchor: in how many visits it fired, alone among those of its condition, and where."""
+    if not uses:
+        return
+    table = Table("condition", "anchor", "looked for in", "visits", "alone", "for example", title="what fired")
+    for use in uses:
+        shown = Text("\n").join(_example(example) for example in use.examples)
+        kind = "" if use.how == "phrase" else f" ({use.how})"
+        where = "notes" if set(use.fields) == set(TEXT_FIELDS) else ", ".join(f.replace("_", " ") for f in use.fields)
+        cells = (escape(use.condition), escape(use.value) + kind, where, f"{use.visits:,}", f"{use.alone:,}")
+        table.add_row(*cells, shown if use.visits else Text(use.problem or ""), style="" if use.visits else "red")
+    console().print(table)
+
+
+def _example(example: AnchorExample) -> Text:
+    text = Text(example.text.replace("\n", " "))
+    text.stylize("bold", example.start, example.end)
+    return text
+
+
+def _rate(rate: tuple[float, float, float] | None) -> str:
+    return "?" if rate is None else f"{rate[0]:.2f} ({rate[1]:.2f}-{rate[2]:.2f})"
+
+
+def marked(excerpt: Excerpt) -> Text:
+    text = Text(" ".join(excerpt.text[: excerpt.start].split()) + " " if excerpt.start else "")
+    text.append(excerpt.text[excerpt.start : excerpt.end], style="bold reverse")
+    rest = excerpt.text[excerpt.end :]
+    return text + Text((" " if rest[:1].isspace() else "") + " ".join(rest.split()))
+
+
+def print_suggestions(found: list[Suggestion], examples: dict[int, list[Excerpt]]) -> None:
+    """A table for each condition, the examples under it."""
+    from whatelse.annotators.discovery.suggest import by_condition
+
+    terminal = console()
+    if not found:
+        typer.echo("nothing to suggest")
+    number = {id(s): at for at, s in enumerate(found)}
+    for condition, group in by_condition(found).items():
+        table = Table("phrase", "under", "precision", "fires", "gained", "overlaps", "why", title=escape(condition))
+        for s in group:
+            under = s.key if s.system is None else f"{s.key}: {s.system}"
+            overlap = ", ".join(f"{o.condition} ({o.both:,}, x{o.lift:.1f})" for o in s.overlaps[:2])
+            why = "; ".join(f"{r.source} {r.log_odds:+.1f}: {r.says}" for r in s.why[:4])
+            name = f"{s.phrase} ({s.label})" if s.label else s.phrase
+            cells = [name, under, f"{s.precision:.2f}", f"{s.fires:,}", f"{s.gained:,}", overlap, why]
+            table.add_row(*map(escape, cells))
+        terminal.print(table)
+        for s in group:
+            for excerpt in examples.get(number[id(s)], ()):
+                terminal.print(Text(f"  {s.phrase}: ", style="italic") + marked(excerpt))
+
+
+def print_worth(worth: Worth) -> None:
+    """The numbers of a trial."""
+    typer.echo(
+        f"{worth.phrase!r} fires in {worth.fires:,} visits; in {worth.gained:,} of them the anchor of "
+        f"{worth.condition} is silent (it fires in {worth.anchored:,})"
+    )
+    for o in worth.overlaps:
+        typer.echo(f"overlaps with the anchor of {o.condition} in {o.both:,} visits, {o.lift:.1f} times chance")
+    if worth.labelled:
+        typer.echo(f"{worth.true:,} of {worth.labelled:,} labelled visits with it have the condition")

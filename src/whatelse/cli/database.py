@@ -1,0 +1,52 @@
+"""The database of decisions: its option, how it is opened, and what to install if a package is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from whatelse.errors import WhatelseError
+
+if TYPE_CHECKING:
+    from whatelse.annotators.decisions import Decisions
+    from whatelse.store import Store
+
+DATABASE = "sqlite:///whatelse.db"
+DATABASE_OPTION: Any = typer.Option(
+    DATABASE,
+    "--database",
+    envvar="WHATELSE_DATABASE",
+    help="Where decisions are kept: sqlite:///FILE or postgresql://…",
+)
+
+
+def open_store(database: str, new: bool = True) -> Store:
+    """The store at a URL. new: make it where there is none; else a name that was mistyped would verify as empty."""
+    try:
+        from whatelse.store import Store
+        from whatelse.store.backup import file_of
+    except ImportError as missing:
+        raise WhatelseError(needs(missing)) from None
+    if not new and database.startswith("sqlite:") and not (file := file_of(database)).exists():
+        raise WhatelseError(f"{file}: there is no such database; say where it is with --database sqlite:///FILE")
+    return Store(database)
+
+
+def open_decisions(place: str, error: float | None = None) -> Decisions:
+    """Decisions of a database, or of a file that `decisions export` wrote, weighed and judged together."""
+    from whatelse.annotators.decisions import combine, opinions_of, read_opinions
+
+    if place.endswith((".csv", ".parquet")) and "://" not in place:
+        return combine(read_opinions(Path(place)), error=error)
+    store = open_store(place, new=False)
+    try:
+        return combine(opinions_of(store.tag_lines()), error=error)
+    finally:
+        store.close()
+
+
+def needs(missing: ImportError) -> str:
+    """What to install when an import is missing."""
+    return f"this needs {missing.name}, which is not installed: pip install 'whatelse[serve]'"

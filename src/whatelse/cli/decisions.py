@@ -1,0 +1,94 @@
+"""`decisions show`: what people decided, and how far they agree."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+
+from whatelse.cli.database import DATABASE_OPTION, open_decisions
+from whatelse.cli.options import JSON
+from whatelse.cli.tables import console
+
+if TYPE_CHECKING:
+    from whatelse.annotators.decisions import Decisions, Opinion
+
+LOW_RANK, HIGH_RANK = 8, 3
+LISTED = 10  # conditions
+
+
+def show(
+    database: str = DATABASE_OPTION,
+    low: int = typer.Option(LOW_RANK, "--low", min=2, help="Confirmed tags from this rank on were ranked too low."),
+    high: int = typer.Option(
+        HIGH_RANK, "--high", min=1, help="Rejected tags up to this rank were ranked too high."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """How often people agree with each other and with the model: tags ranked too low, tags ranked too high.
+
+    Example: whatelse decisions show --database sqlite:///whatelse.db
+    """
+    found = open_decisions(database)
+    said = _shown(found, low, high)
+    if as_json:
+        typer.echo(json.dumps(said, indent=1))
+        return
+    typer.echo(f"{said['decisions']:,} decisions of {said['people']:,} people on {said['visits']:,} visits")
+    if said["twice"]:
+        typer.echo(f"{said['agree']:,} of {said['twice']:,} tags that several people decided on they agree on")
+    typer.echo(
+        f"decisions err in {found.false_confirm:.1%} (confirmed) and {found.false_reject:.1%} (rejected)"
+        + ("" if said["twice"] else ", near the assumed 5%: nobody decided on a tag that another had decided on")
+    )
+    for key, title in (
+        ("missed", f"confirmed at rank {low} or below"),
+        ("pressed", f"rejected at rank {high} or above"),
+    ):
+        table = Table("condition", "times", "probability shown", "visits", title=title, title_justify="left")
+        for row in said[key]:
+            more = " …" if row["times"] > len(row["visits"]) else ""
+            table.add_row(
+                row["condition"], f"{row['times']:,}", f"{row['probability']:.1%}", ", ".join(row["visits"]) + more
+            )
+        console().print(table)
+
+
+def _shown(found: Decisions, low: int, high: int) -> dict[str, Any]:
+    by_tag: dict[tuple[str, str], set[bool]] = {}
+    people = Counter((o.visit, o.condition) for o in found.opinions)
+    for o in found.opinions:
+        by_tag.setdefault((o.visit, o.condition), set()).add(o.confirmed)
+    twice = [key for key, count in people.items() if count > 1]
+    placed = [(o, o.position) for o in found.opinions if o.position is not None]
+    return {
+        "decisions": len(found.opinions),
+        "people": len({o.person for o in found.opinions}),
+        "visits": len({o.visit for o in found.opinions}),
+        "twice": len(twice),
+        "agree": sum(len(by_tag[key]) == 1 for key in twice),
+        "false_confirm": found.false_confirm,
+        "false_reject": found.false_reject,
+        "looked_at": found.looked.tolist(),
+        "missed": _listed([o for o, at in placed if o.confirmed and at >= low]),
+        "pressed": _listed([o for o, at in placed if not o.confirmed and at <= high]),
+    }
+
+
+def _listed(opinions: list[Opinion]) -> list[dict[str, Any]]:
+    """By condition, the most common first, with some of the visits."""
+    groups: dict[str, list[Opinion]] = {}
+    for o in opinions:
+        groups.setdefault(o.condition, []).append(o)
+    return [
+        {
+            "condition": condition,
+            "times": len(group),
+            "probability": sum(o.probability or 0.0 for o in group) / len(group),
+            "visits": [o.visit for o in group[:3]],
+        }
+        for condition, group in sorted(groups.items(), key=lambda item: -len(item[1]))[:LISTED]
+    ]

@@ -1,0 +1,176 @@
+"""How good a model is: `evaluate`, against labels or against another model, and `reproduce`, the paper's experiment."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from whatelse.cli.model_tables import print_comparison, print_measured, print_results
+from whatelse.cli.options import DRAWS, ENGINE, JSON, LABELS, MASTER, MODEL, SEED, Engine, settings
+from whatelse.cli.progress import progress_bar
+from whatelse.cli.spark import visits_to_test
+from whatelse.cli.tables import print_note
+from whatelse.errors import InputError
+
+if TYPE_CHECKING:
+    from whatelse.cohort import Cohort
+    from whatelse.tagger import Tagger
+
+
+class Require(StrEnum):
+    """What a comparison must say for the command to succeed."""
+
+    better = "better"
+    not_worse = "not-worse"
+
+
+class Protocol(StrEnum):
+    """Which visits of the training cohort are learned from."""
+
+    all_visits = "all-visits"
+    paper = "paper"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(evaluate)
+    app.command()(reproduce)
+
+
+def evaluate(
+    model: Path = MODEL,
+    cohort: Path = typer.Argument(..., help="A cohort folder with the model's findings ('build --vocabulary-from')."),
+    labels: list[Path] | None = LABELS,
+    against: Path | None = typer.Option(None, "--against", help="An older model: compare both on the same visits."),
+    require: Require | None = typer.Option(
+        None, "--require", help="For --against: exit with 1 unless the model is better, or not worse."
+    ),
+    max_visits: int = typer.Option(5000, "--max-visits", min=10, help="For --against: labelled visits, at most."),
+    draws: int = DRAWS,
+    seed: int = SEED,
+    as_json: bool = JSON,
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
+) -> None:
+    """Accuracy and calibration of a model, with intervals and by condition; or the difference to another model.
+
+    Example: whatelse evaluate model test --labels labels.csv
+
+    Example: whatelse evaluate new-model test --against model --require not-worse
+    """
+    from whatelse.annotators.data_checks import seen_before
+    from whatelse.annotators.label_set import with_labels
+    from whatelse.cohort import Cohort
+    from whatelse.evaluation.measures import measure
+    from whatelse.tagger import Tagger
+
+    tagger = Tagger.load(model)
+    opened = Cohort.open(cohort) if engine is Engine.local else visits_to_test(cohort, master, seed)
+    if against is not None:
+        _compare(Tagger.load(against), tagger, opened, labels or [], require, max_visits, seed, as_json)
+        return
+    if require is not None:
+        raise InputError("--require compares two models: give the other one with --against")
+    if note := seen_before(tagger.notes_.get("learned_from"), opened):
+        print_note(note)
+    for file in labels or ():
+        opened = with_labels(opened, file)
+    measured = measure(tagger, opened, draws=draws, seed=seed)
+    if as_json:
+        typer.echo(json.dumps({"model": str(model), "cohort": str(cohort)} | measured, indent=1, allow_nan=False))
+        return
+    print_measured(measured)
+
+
+def _compare(
+    old: Tagger,
+    new: Tagger,
+    cohort: Cohort,
+    labels: list[Path],
+    require: Require | None,
+    visits: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Print every difference of two models with its interval, and one verdict. Exit with 1 unless as required."""
+    from whatelse.annotators.label_set import LabelSet
+    from whatelse.lifecycle.compare import compare_models
+    from whatelse.lifecycle.refit import ACCEPTED
+
+    judged = LabelSet.read(labels, cohort) if labels else None
+    found = compare_models(old, new, cohort, judged, visits=visits, seed=seed)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1, allow_nan=False))
+    else:
+        print_comparison(found)
+    if require is not None and found.verdict not in ACCEPTED[require.value]:
+        raise typer.Exit(1)
+
+
+def reproduce(
+    train: Path = typer.Option(..., "--train", help="Cohort folder to learn from."),
+    test: Path = typer.Option(
+        ..., "--test", help="Cohort folder to test on, built with '--vocabulary-from' the other."
+    ),
+    out: Path = typer.Option(..., "--out", help="Folder for index.html and results.json."),
+    protocol: Protocol = typer.Option(
+        Protocol.all_visits, "--protocol", help="Learn from all visits, or (paper) from multi-condition visits only."
+    ),
+    few_labels: int | None = typer.Option(
+        None, "--few-labels", min=1, help="Estimate noise rates from this many labelled visits instead of all."
+    ),
+    seed: int = SEED,
+    draws: int = DRAWS,
+    without: list[str] | None = typer.Option(None, "--without", help="A row to leave out, or nvil; repeat."),
+    nvil: list[str] | None = typer.Option(
+        None, "--nvil", metavar="NAME=VALUE", help="A setting of NVIL: epochs, burn_in, l2, every …; repeat."
+    ),
+) -> None:
+    """The paper's results table, figure and word list from two cohorts: one page, and results.json.
+
+    Rows are kept in OUT/rows and NVIL runs in OUT/courses: a command that was stopped continues from there.
+
+    Example: whatelse reproduce --train train --test test --without nvil --out report
+    """
+    from whatelse.cohort import Cohort
+    from whatelse.evaluation.report import write_report
+    from whatelse.evaluation.reproduce import Plan
+    from whatelse.evaluation.reproduce import reproduce as run
+    from whatelse.learning.paper.nvil.settings import NvilSettings
+
+    given = settings(nvil or [], "--nvil")
+    own = {name: given.pop(name) for name in ("l2", "every") if name in given}
+    if "l2" in own and not isinstance(own["l2"], list):
+        own["l2"] = [own["l2"]]
+    if unknown := set(given) - {field.name for field in fields(NvilSettings)}:
+        raise InputError(f"--nvil {min(unknown)}: there is no such setting; see 'NvilSettings' in the documentation")
+    plan = Plan(
+        protocol=protocol.value,
+        few_labels=few_labels,
+        seed=seed,
+        draws=draws,
+        without=tuple(without or ()),
+        nvil=NvilSettings(**given),
+        keep=out,
+        **own,
+    )
+    try:
+        with progress_bar() as progress:
+            results = run(Cohort.open(train), Cohort.open(test), plan, progress)
+    except KeyboardInterrupt:
+        if not any(out.glob("rows/*.json")) and not any(out.glob("courses/*")):
+            raise KeyboardInterrupt("stopped before the first row was done; run the same command again") from None
+        raise KeyboardInterrupt(
+            f"stopped; the rows that were done are kept in {out / 'rows'}, NVIL's epochs in {out / 'courses'}: run the "
+            "same command again to continue"
+        ) from None
+    page = write_report(results, out, "whatelse " + shlex.join(sys.argv[1:]))
+    print_results(results)
+    typer.echo(f"{results['seconds']:.0f} s; the page is {page}, the numbers are {out / 'results.json'}")

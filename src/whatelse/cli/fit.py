@@ -1,0 +1,207 @@
+"""`fit`: a model from a cohort, labels and decisions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from whatelse.cli.database import open_decisions
+from whatelse.cli.options import (
+    ANNOTATOR_ERROR,
+    COHORT,
+    DECISIONS,
+    ENGINE,
+    LABELS,
+    MASTER,
+    SEED,
+    SKIP_OTHER_LABELS,
+    Engine,
+)
+from whatelse.cli.options import settings as named_settings
+from whatelse.cli.progress import progress_bar
+from whatelse.cli.spark import fit_on_spark
+from whatelse.cli.tables import print_note
+from whatelse.errors import InputError
+from whatelse.explanations import UNCALIBRATED
+
+if TYPE_CHECKING:
+    from whatelse.annotators import NoiseRates
+    from whatelse.annotators.label_set import LabelSet
+    from whatelse.cohort import Cohort
+
+
+def fit(
+    cohort: Path = COHORT,
+    out: Path = typer.Option(..., "--out", help="The model file to write."),
+    learner: str | None = typer.Option(None, "--learner", help="moments, naive, oracle, nvil … [the default learner]"),
+    rates: Path | None = typer.Option(None, "--rates", help="JSON: the anchors' noise rates, condition by condition."),
+    labels: list[Path] | None = LABELS,
+    decisions: str | None = DECISIONS,
+    error: float | None = ANNOTATOR_ERROR,
+    skip_other_labels: bool = SKIP_OTHER_LABELS,
+    no_excuse: list[str] | None = typer.Option(
+        None,
+        "--no-excuse",
+        help="CONDITION:FINDING: the finding does not make the anchor a mere mention; or a file of such lines; repeat.",
+    ),
+    seed: int = SEED,
+    setting: list[str] | None = typer.Option(
+        None, "--setting", metavar="NAME=VALUE", help="A setting of the learner, e.g. epochs=50; repeat."
+    ),
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
+) -> None:
+    """Learn a model of all conditions from a cohort's anchors, labels and decisions.
+
+    Example: whatelse fit cohort --labels labels.csv --out model
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    from whatelse.annotators.data_checks import doubts, refuse_hopeless, sketch
+    from whatelse.cohort import Cohort
+    from whatelse.cohort.folder import vocabulary_of
+    from whatelse.learning import learners as learning
+    from whatelse.tagger import Tagger
+
+    settings = named_settings(setting or [], "--setting")
+    if no_excuse:
+        settings["no_excuse"] = _no_excuses(no_excuse)
+    if engine is Engine.spark:
+        if labels or decisions:
+            raise InputError("--labels and --decisions are for the local engine; Spark learns from the cohort's labels")
+        given = _rates(vocabulary_of(cohort).conditions, rates) if rates is not None else None
+        tagger, visits, seconds = fit_on_spark(
+            cohort, master, learner or learning.DEFAULT, given, seed, settings or None
+        )
+    else:
+        opened = Cohort.open(cohort)
+        lesson = None
+        if labels or decisions:
+            if rates is not None:
+                raise InputError("--rates learns without labels: give either it, or --labels and --decisions")
+            lesson, _ = read_lesson(opened, labels or [], decisions, error, skip_other_labels)
+        given = _rates(opened.conditions, rates) if rates is not None else None
+        learn_from = opened if lesson is None else lesson.on(opened)
+        for doubt in (found := doubts(learn_from, given)):
+            print_note(str(doubt))
+        refuse_hopeless(found)
+        tagger, visits = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed), len(opened)
+        began = time.perf_counter()
+        with progress_bar() as progress, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # printed below
+            tagger.fit(opened, votes=lesson, rates=given, progress=progress)
+        seconds = time.perf_counter() - began
+        tagger.notes_["learned_from"] = sketch(opened)
+    digest = tagger.save(out)
+    for condition in tagger.rates_.uninformative:
+        print_note(f"the anchor of {condition} is uninformative: it fires as often without the condition as with it")
+    typer.echo(
+        f"learned {len(tagger.conditions_)} conditions x {len(tagger.vocabulary_.names):,} findings from "
+        f"{visits:,} visits in {seconds:.1f} s ({tagger.learner}, "
+        f"{'converged' if tagger.converged_ else 'NOT converged'})"
+    )
+    _print_excuses(tagger.notes_.get("excuses", {}))
+    typer.echo(f"saved as {out}, {digest[:12]}")
+    where, model = shlex.quote(str(cohort)), shlex.quote(str(out))
+    if tagger.assumed_:
+        print_note(f"{UNCALIBRATED}: precision and sensitivity of anchors are assumed to be one half")
+        typer.echo(f"next: whatelse anchors label-next {where} --model {model} --out labels.csv")
+        typer.echo(f"      and with those visits labelled: whatelse fit {where} --labels labels.csv --out {model}")
+        return
+    typer.echo(f"next: whatelse evaluate {model} TEST-COHORT, or")
+    typer.echo(f"      whatelse tag {model} VISITS --confirmed {shlex.quote(tagger.conditions_[0])}")
+
+
+# ---- reading
+
+
+def _rates(conditions: tuple[str, ...], rates: Path) -> NoiseRates:
+    """Noise rates of a file, in the order of the conditions."""
+    from whatelse.annotators import NoiseRates
+
+    try:
+        given = NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise InputError("is not JSON", file=rates) from None
+    if missing := sorted(set(conditions) - set(given.conditions)):
+        raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
+    if given.conditions != conditions:
+        own = given.to_json()
+        given = NoiseRates.from_json({c: own[c] for c in conditions})
+    return given
+
+
+def read_lesson(
+    cohort: Cohort,
+    labels: list[Path],
+    decisions: str | None,
+    error: float | None,
+    skip_others: bool,
+    quiet: bool = False,
+) -> tuple[LabelSet, LabelSet | None]:
+    """Labels and decisions about the cohort's visits, and those of label files alone; prints a line about each.
+
+    Label files override decisions.
+    """
+    from whatelse.annotators.label_set import LabelSet
+
+    from_files = None
+    if labels:
+        from_files = LabelSet.read(labels, cohort, others="skip" if skip_others else "refuse")
+        typer.echo(f"{from_files.visits:,} labelled visits of {len(cohort):,}", err=quiet)
+        for path, column in from_files.unused:
+            print_note(f"{path}: column {column!r} looks like labels, but the cohort has no such condition")
+    lesson = from_files or LabelSet.of_votes([], cohort)
+    if decisions:
+        found = open_decisions(decisions, error)
+        decided = found.labels(cohort)
+        a, b = found.false_confirm, found.false_reject
+        typer.echo(
+            f"{int(decided.known.sum()):,} tags of {decided.visits:,} visits were decided on; decisions err in "
+            f"{a:.1%} (confirmed) and {b:.1%} (rejected){' as given' if error is not None else ''}",
+            err=quiet,
+        )
+        only, visits = found.confirmed_only
+        if only > visits / 2:
+            print_note(
+                f"in {only:,} of {visits:,} decided visits nothing was rejected: if people skip tags, "
+                "conditions look more common than they are; label some visits in full ('anchors label-next')"
+            )
+        if not decided.visits:
+            raise InputError("no visit of the cohort was decided on: build a cohort of the visits that were served")
+        lesson = lesson.then(decided)
+    return lesson, from_files
+
+
+def _no_excuses(given: list[str]) -> list[tuple[str, str]]:
+    """Pairs of CONDITION:FINDING; the path of a file stands for its lines."""
+    lines: list[str] = []
+    for entry in given:
+        if ":" not in entry and Path(entry).is_file():
+            lines += [line.strip() for line in Path(entry).read_text("utf-8").splitlines() if line.strip()]
+        else:
+            lines.append(entry)
+    out = []
+    for line in lines:
+        condition, colon, finding = (part.strip() for part in line.partition(":"))
+        if not (colon and condition and finding):
+            raise InputError(f"--no-excuse {line}: needs CONDITION:FINDING, or a file with one a line")
+        out.append((condition, finding))
+    return out
+
+
+def _print_excuses(excuses: dict[str, list[str]]) -> None:
+    """Print the findings beside which the learner takes an anchor as a mere mention."""
+    if not excuses:
+        return
+    typer.echo("anchors taken as mere mentions beside:")
+    for condition, findings in excuses.items():
+        typer.echo(f"  {condition}: {', '.join(findings)}")
+    condition, findings = next(iter(excuses.items()))
+    typer.echo(f"if one is wrong: fit again with --no-excuse {shlex.quote(f'{condition}:{findings[0]}')}")

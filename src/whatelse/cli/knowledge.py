@@ -1,0 +1,338 @@
+"""`ask`: what else, of a note typed on the command line. `conditions`: the knowledge base, read and checked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+
+from whatelse.cli.tables import console
+from whatelse.errors import ConditionError, InputError
+
+if TYPE_CHECKING:
+    from whatelse.knowledge import Condition, Knowledge
+    from whatelse.tagger import Tagger
+    from whatelse.visits import Visit
+
+OVERLAY = typer.Option(None, "--knowledge", help="Knowledge file of your own (YAML); may be repeated.")
+
+
+FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, "sometimes"), (0.0, "rarely"))
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(ask)
+    conditions = typer.Typer(no_args_is_help=True, help="The knowledge base: list, find, show, check, begin an entry.")
+    for command, name in ((list_conditions, "list"), (find, "find"), (show, "show"), (check, "check"), (new, "new")):
+        conditions.command(name)(command)
+    app.add_typer(conditions, name="conditions")
+
+
+def ask(
+    note: str = typer.Argument(..., help="The note, in quotes; age and sex are read from it ('72M …')."),
+    model: str = typer.Option(
+        "emergency", "--model", help="A model file, or a shipped model: emergency, emergency-23."
+    ),
+    confirmed: list[str] = typer.Option([], "--confirmed", help="A condition that is confirmed; may be repeated."),
+    rejected: list[str] = typer.Option([], "--rejected", help="A condition that is ruled out; may be repeated."),
+    age: float | None = typer.Option(None, "--age", help="Age in years."),
+    sex: str | None = typer.Option(None, "--sex", help="F or M."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """What else might this patient have? Answers from a note typed here, without any data.
+
+    Example: whatelse ask "72M on coumadin fell, hit head, vomiting" --confirmed fall
+    """
+    from whatelse.tagger import Tagger
+    from whatelse.visits import Known
+
+    tagger = Tagger.load(model)
+    reading = tagger.read(_visit(note, age, sex))
+    known = Known(tuple(_named(tagger, confirmed)), tuple(_named(tagger, rejected)))
+    found = reading.suggest(known)
+    questions = reading.ask(known)
+    titles = tagger.titles_
+    if as_json:
+        return typer.echo(json.dumps(_answer(tagger, reading, known, found, questions), indent=1))
+    stated = [tag.title or tag.condition for tag in found.tags if tag.stated]
+    if stated or known.confirmed:
+        names = [tagger.title(name) for name in known.confirmed] + stated
+        typer.echo("known: " + ", ".join(names))
+    table = Table("likely", "probability", "times the usual", "because")
+    for tag in found.likely[:5]:
+        table.add_row(
+            tag.title or tag.condition,
+            f"{tag.probability:.0%}",
+            _times(tag.times),
+            _because(reading, known, tag.condition, titles),
+        )
+    console().print(table)
+    if found.must_not_miss:
+        table = Table("must not be missed", "probability", "times the usual", "because", "would settle it")
+        for tag in found.must_not_miss:
+            profile = tagger.profiles_.get(tag.condition)
+            settle = profile.settle if profile else ""
+            table.add_row(
+                tag.title,
+                f"{tag.probability:.1%}",
+                _times(tag.times),
+                _because(reading, known, tag.condition, titles),
+                settle,
+            )
+        console().print(table)
+    if questions:
+        table = Table("worth asking", "moves", "now", "if yes", "if no")
+        for q in questions[:5]:
+            table.add_row(
+                f"{tagger.title(q.finding)}?",
+                tagger.title(q.about),
+                f"{q.now:.0%}",
+                f"{q.if_yes:.0%}",
+                f"{q.if_no:.0%}",
+            )
+        console().print(table)
+    bound = (
+        f"probabilities are computed to within {found.error_bound:.2g}"
+        if found.certified
+        else (f"not certified: a probability may be off by up to {min(found.error_bound, 1.0):.2g}")
+    )
+    typer.echo(f"{bound}; this supports judgement and does not replace it")
+
+
+def _visit(note: str, age: float | None, sex: str | None) -> Visit:
+    from whatelse.text.measurements import read_numbers
+    from whatelse.visits import Visit
+
+    if sex not in (None, "F", "M"):
+        raise InputError(f"--sex is {sex!r}, needs F or M")
+    ages = read_numbers(note).ages
+    read_age = next((a.years for a in ages), None)
+    read_sex = next((a.sex for a in ages if a.sex), None)
+    return Visit("asked", age=age if age is not None else read_age, sex=sex or read_sex, triage_note=note)  # type: ignore[arg-type]
+
+
+def _named(tagger: Tagger, names: list[str]) -> list[str]:
+    """Conditions as people write them: `Kidney stone` is `kidney_stone`."""
+    from whatelse.knowledge.matching import plain
+
+    known = {plain(name): name for name in tagger.conditions_}
+    known |= {plain(profile.title): name for name, profile in tagger.profiles_.items()}
+    out = []
+    for name in names:
+        if plain(name) not in known:
+            raise ConditionError(f"{name!r} is not a condition of this model; see 'whatelse conditions find {name}'")
+        out.append(known[plain(name)])
+    return out
+
+
+def _because(reading: Any, known: Any, condition: str, titles: Any) -> str:
+    """The three strongest findings for a condition."""
+    reasons = [r for r in reading.why(known, condition).reasons if r.present and r.log_odds > 0.1]
+    shown = [r for r in reasons if not r.finding.startswith(("age:", "sex:", "anchor:"))][:3]
+    return ", ".join(titles.get(r.finding, r.finding) for r in shown)
+
+
+def _times(times: float) -> str:
+    return f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+
+
+def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:
+    def tag(t: Any) -> dict[str, Any]:
+        return {
+            "condition": t.condition,
+            "title": t.title or t.condition,
+            "probability": round(t.probability, 5),
+            "usual": t.baseline,
+            "because": _because(reading, known, t.condition, tagger.titles_),
+        }
+
+    return {
+        "likely": [tag(t) for t in found.likely[:10]],
+        "must_not_miss": [tag(t) for t in found.must_not_miss],
+        "stated": [t.condition for t in found.tags if t.stated],
+        "questions": [{"title": tagger.title(q.finding), **asdict(q)} for q in questions],
+        "certified": found.certified,
+        "error_bound": found.error_bound,
+    }  # fmt: skip
+
+
+def list_conditions(
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."), knowledge: list[Path] | None = OVERLAY
+) -> None:
+    """All conditions of the knowledge base.
+
+    Example: whatelse conditions list --json
+    """
+    _print(list(_base(knowledge).conditions.values()), as_json)
+
+
+def find(
+    words: list[str] = typer.Argument(..., help="Words of a name or title, or the beginning of an ICD code."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    knowledge: list[Path] | None = OVERLAY,
+) -> None:
+    """Conditions by words of their names or by code.
+
+    Example: whatelse conditions find lung clot
+    """
+    found = _base(knowledge).find(" ".join(words))
+    if not found:
+        raise ConditionError(f"no condition has {' '.join(words)!r} among its names or codes; try fewer words")
+    _print(found, as_json)
+
+
+def _base(knowledge: list[Path] | None) -> Knowledge:
+    from whatelse.knowledge import load_knowledge
+
+    return load_knowledge(*(knowledge or ()))
+
+
+def _print(found: list[Condition], as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "name": c.name,
+                "title": c.title,
+                "kind": c.kind,
+                "codes": {system: list(codes) for system, codes in c.codes.items()},
+                "must_not_miss": c.must_not_miss,
+            }
+            for c in found
+        ]
+        return typer.echo(json.dumps(rows, indent=1))
+    table = Table("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM")
+    for c in found:
+        codes = ", ".join(c.codes.get("icd10", ())[:6])
+        table.add_row(c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes)
+    console().print(table)
+
+
+def show(
+    name: str = typer.Argument(..., help="Name of a condition, as 'conditions list' prints it."),
+    review: bool = typer.Option(False, "--review", help="Print what a reviewing clinician should check first."),
+    knowledge: list[Path] | None = OVERLAY,
+) -> None:
+    """One entry, as a clinician reads it.
+
+    Example: whatelse conditions show pulmonary_embolism
+    """
+    base = _base(knowledge)
+    condition = base.conditions.get(name) or base.conditions.get(name.lower().replace(" ", "_").replace("-", "_"))
+    if condition is None:
+        raise ConditionError(
+            f"the knowledge base has no condition {name!r}; look with 'whatelse conditions find {name}'"
+        )
+    danger = ("harmless", "unpleasant", "serious", "must not be missed")[condition.danger]
+    typer.echo(f"{condition.title} ({condition.name}): {condition.kind}, {danger}")
+    typer.echo(f"{1000 * condition.share:.3g} in 1,000 emergency visits{_factors(condition)}")
+    typer.echo("called: " + ", ".join(condition.names or base.concepts[condition.name].same))
+    for system, codes in condition.codes.items():
+        if codes:
+            typer.echo(f"{system}: {', '.join(codes)}")
+    parts = {"findings": "cases have", "risk": "at risk", "home_drugs": "takes at home", "given": "is given"}
+    for part, title in (parts | {"proof": "nearly proves it"}).items():
+        if entries := getattr(condition, part):
+            _frequencies(base, title, entries)
+    if condition.against:
+        typer.echo("speaks against it: " + ", ".join(base.title(f).lower() for f in condition.against))
+    if condition.goes_with:
+        pairs = sorted(condition.goes_with.items(), key=lambda pair: -pair[1])
+        typer.echo("goes with: " + ", ".join(f"{base.title(other)} ({times:g} times)" for other, times in pairs))
+    if condition.mistaken_for:
+        typer.echo("mistaken for: " + ", ".join(base.title(other) for other in condition.mistaken_for))
+    if condition.settle:
+        typer.echo(f"would settle it: {condition.settle}")
+    if review:
+        _review(base, condition)
+
+
+def _factors(condition: Condition) -> str:
+    factors = [f"{factor:g} times that in age band {band}" for band, factor in condition.age.items()]
+    factors += [f"{factor:g} times in sex {sex}" for sex, factor in condition.sex.items()]
+    return "; " + ", ".join(factors) if factors else ""
+
+
+def _frequencies(base: Knowledge, title: str, entries: Any) -> None:
+    """Findings by how often cases have them, each with how many times as often as all visits."""
+    for low, words in FREQUENCY:
+        high = next((limit for limit, _ in reversed(FREQUENCY) if limit > low), 2.0)
+        some = [(name, p) for name, p in entries.items() if low <= p < high]
+        if some:
+            shown = ", ".join(f"{base.title(name)} ({p:.0%}{_telling(base, name, p)})" for name, p in some)
+            typer.echo(f"{title}, {words}: {shown}")
+
+
+def _telling(base: Knowledge, name: str, p: float) -> str:
+    concept = base.concept(name.rpartition(":")[2])
+    if ":" in name or concept is None or not concept.rate:
+        return ""
+    return f", {p / concept.rate:.2g} times as often as all visits"
+
+
+def _review(base: Knowledge, condition: Condition) -> None:
+    """What a reviewer should check first: strong claims, odd shares, what nothing tells apart."""
+    typer.echo("\nto review first:")
+    strong = [
+        name
+        for name, p in condition.findings.items()
+        if (c := base.concept(name)) is not None and c.rate and p / c.rate > 30
+    ]
+    typer.echo(f"- more than 30 times as often as in all visits: {', '.join(strong) or 'nothing'}")
+    shared = sorted(
+        ((len(condition.findings.keys() & other.findings.keys()), other.name) for other in base.conditions.values()
+         if other.name != condition.name),
+        reverse=True,
+    )[:3]  # fmt: skip
+    typer.echo("- shares most findings with: " + ", ".join(f"{name} ({count})" for count, name in shared))
+    typer.echo(f"- is {1000 * condition.share:.3g} in 1,000 visits right for your department?")
+    typer.echo("- would a record that names it say so in other words than those above?")
+
+
+def check(file: Path = typer.Argument(..., help="Knowledge file of your own (YAML).")) -> None:
+    """Check a knowledge file of your own together with the shipped base.
+
+    Example: whatelse conditions check own.yaml
+    """
+    from whatelse.knowledge import load_knowledge
+    from whatelse.knowledge.check import problems
+
+    old = set(problems(load_knowledge()))
+    found = [line for line in problems(load_knowledge(file)) if line not in old]
+    for line in found:
+        typer.echo(line)
+    if found:
+        raise typer.Exit(1)
+    typer.echo(f"{file}: nothing is inconsistent")
+
+
+def new(
+    name: str = typer.Argument(..., help="Name of the new condition, in snake case."),
+    out: Path = typer.Option(..., "--out", help="File to write the entry to."),
+) -> None:
+    """Begin an entry of your own: a file with every field and what it means.
+
+    Example: whatelse conditions new cholesterol_emboli --out own.yaml
+    """
+    from whatelse.io.files import write_whole
+
+    if out.exists():
+        raise InputError("is there already; give another file, or add the entry to it by hand", file=out)
+    title = name.replace("_", " ").capitalize()
+    text = f"""# An entry of your own. Check it with 'whatelse conditions check {out.name}'.
+conditions:
+  {name}:
+    title: {title}
+    kind: disease            # disease, chronic, symptom, cause, injury, social
+    danger: 1                # 0 harmless to 3 must not be missed
+    share: 0.001             # of all emergency visits
+    icd10: []
+    names: [{name.replace("_", " ")}]   # phrases that name the diagnosis
+    findings: {{}}             # concept: always, usually, often, sometimes, rarely, or a number
+    goes_with: {{}}            # condition: how many times as often together as by chance
+"""
+    write_whole(out, text.encode())
+    typer.echo(f"saved as {out}\nnext: whatelse conditions check {out}")

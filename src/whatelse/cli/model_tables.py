@@ -1,0 +1,187 @@
+"""Tables about models and their answers, for people. Programs use --json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from whatelse.cli.tables import console
+from whatelse.visits import TEXT_FIELDS, Known, Visit
+
+if TYPE_CHECKING:
+    from whatelse.lifecycle.compare import Comparison
+    from whatelse.tagger import Tagger
+
+WORTH = 0.1  # log odds that another condition must bring to be named
+WORTH_ABSENT = 0.5  # and all that a part of the record does not have
+METRICS = ("accuracy", "top5", "mrr")
+
+
+def print_results(results: dict[str, Any]) -> None:
+    """The rows of `reproduce`, as the report's table has them."""
+    from whatelse.evaluation.rows import OURS, ordered, row_of
+
+    data = results["data"]["test"]
+    table = Table(title=f"held-out tag, {data['used']:,} visits with two or more conditions", title_justify="left")
+    table.add_column("model", no_wrap=True)
+    for title in ("accuracy", "top 5", "MRR", "learning", "paper's own"):
+        table.add_column(title, justify="right", style="dim" if title == "paper's own" else "")
+    for row in ordered(results["rows"]):
+        paper = row_of(row["model"]).paper
+        reference = " / ".join(f"{value:.2f}" for value in paper) if paper else ""
+        scores = [_interval(row, metric) for metric in METRICS]
+        style = "bold" if row["model"] == OURS else ""
+        table.add_row(row["model"], *scores, f"{row['seconds']:.1f} s", reference, style=style)
+    console().print(table)
+    for entry in results["left_out"]:
+        typer.echo(f"not in the table: {entry['model']}: {entry['why']}")
+
+
+def print_measured(measured: dict[str, Any]) -> None:
+    """What `evaluate` found."""
+    table = Table("", "accuracy", "top 5", "MRR", "visits", title_justify="left")
+    for key, title in (("heldout_tag", "held-out tag"), ("heldout_anchor", "held-out anchor")):
+        if measured[key] is not None:
+            scores = [_interval(measured[key], metric) for metric in METRICS]
+            table.add_row(title, *scores, f"{measured[key]['visits']:,}")
+    terminal = console()
+    terminal.print(table)
+    if measured["trust"] is not None:
+        _print_trust(measured["trust"])
+    if measured["heldout_tag"] is None:
+        typer.echo("no visit is labelled with two or more conditions: held-out tag needs such labels")
+        return
+    own = Table("condition hidden", "times", "accuracy", "top 5", "MRR")
+    for condition, entry in zip(measured["conditions"], measured["heldout_tag"]["by_condition"], strict=True):
+        scores = ["" if entry[metric] is None else f"{entry[metric]:.2f}" for metric in METRICS]
+        own.add_row(condition, f"{entry['times_hidden']:,}", *scores)
+    terminal.print(own)
+
+
+def _print_trust(found: dict[str, Any]) -> None:
+    """How far answers come true."""
+    terminal = console()
+    moves = Table(
+        "the other tags, after", "times", "log loss, after / before", "expected / observed", title_justify="left"
+    )
+    for name, move in found["updates"].items():
+        moves.add_row(name, f"{move['times']:,}", _ratio(move["loss"], 3), _ratio(move["expected"], 2))
+    terminal.print(moves)
+    own = Table("nothing known", "expected / observed")
+    own.add_row("all visits", _ratio(found["expected"], 2))
+    for name, ratio in found["by_length"].items():
+        own.add_row(f"{name} of records", _ratio(ratio, 2))
+    terminal.print(own)
+    bins = Table("predicted", "how many", "on average", "observed")
+    for b in found["reliability"]:
+        bins.add_row(
+            f"{b['low']:g} to {b['high']:g}", f"{b['count']:,}", f"{b['predicted']:.3f}", f"{b['observed']:.3f}"
+        )
+    terminal.print(bins)
+    load = Table("threshold", "suggestions per 100 visits", "true", "true tags reached", "… not named in the record")
+    for line in found["burden"]:
+        shares = ["" if line[key] is None else f"{line[key]:.0%}" for key in ("true", "reached", "reached_unnamed")]
+        load.add_row(f"{line['threshold']:g}", f"{line['per_100_visits']:.1f}", *shares)
+    terminal.print(load)
+
+
+def _ratio(ratio: dict[str, Any], digits: int) -> str:
+    if ratio["value"] is None:
+        return ""
+    # a resample in which nothing was observed leaves an end of the interval open
+    low, high = ("?" if end is None else f"{end:.{digits}f}" for end in (ratio["low"], ratio["high"]))
+    return f"{ratio['value']:.{digits}f} [dim]({low}-{high})[/dim]"
+
+
+def print_comparison(found: Comparison, conditions: bool = True) -> None:
+    """One table of all measures, one of the conditions, and the verdict."""
+    table = Table(title=f"{found.visits:,} visits, {found.labels:,} labels", title_justify="left")
+    table.add_column("measure")
+    for title in ("old", "new", "difference", "interval", ""):
+        table.add_column(title, justify="right")
+    for row in [*found.rows, *(found.by_condition if conditions else ())]:
+        name = row.measure if row in found.rows else f"  log loss, {row.measure}"
+        style = {"better": "green", "worse": "red", "same": ""}[row.says]
+        interval = f"{row.low:+.4f} to {row.high:+.4f}"
+        said = "" if row.says == "same" else row.says
+        table.add_row(name, f"{row.old:.4f}", f"{row.new:.4f}", f"{row.difference:+.4f}", interval, said, style=style)
+    console().print(table)
+    typer.echo(f"verdict: {found.verdict}: {found.because}")
+
+
+def answer(
+    tagger: Tagger, visit: Visit, confirmed: list[str], rejected: list[str], top: int, reasons: int
+) -> dict[str, Any]:
+    """The suggestions for a visit with the reasons of the first `top`, as JSON values."""
+    reading, known = tagger.read(visit), Known(tuple(confirmed), tuple(rejected))
+    found = reading.suggest(known)
+    tags = []
+    for tag in found.tags[:top]:
+        because = reading.why(known, tag.condition, most=reasons)
+        tags.append(
+            {
+                "condition": tag.condition,
+                "probability": tag.probability,
+                "error_bound": tag.error_bound,
+                "baseline": tag.baseline,
+                "reasons": [
+                    {"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in because.reasons
+                ],
+                "absent": because.absent,
+                "others": because.others,
+                "sureness": because.sureness,
+            }
+        )
+    return {
+        "visit": visit.id,
+        "confirmed": confirmed,
+        "rejected": rejected,
+        "certified": found.certified,
+        "error_bound": found.error_bound,
+        "model": found.digest,
+        "caveat": found.caveat,
+        "tags": tags,
+    }
+
+
+def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
+    """One visit: who came with what, then what else."""
+    terminal = console()
+    who = ", ".join(part for part in (f"{visit.age:.0f}" if visit.age is not None else "", visit.sex or "") if part)
+    complaint = visit.chief_complaint or ""
+    terminal.print(Text.assemble(("visit ", "dim"), (visit.id, "bold"), f"  {who}  {complaint}"))
+    if note:
+        for field in TEXT_FIELDS[1:]:
+            if text := getattr(visit, field):
+                terminal.print(Text(text if len(text) < 400 else text[:400] + " …", style="dim"))
+    decided = [f"confirmed: {c}" for c in said["confirmed"]] + [f"rejected: {c}" for c in said["rejected"]]
+    table = Table(title="; ".join(decided) or None, title_justify="left")
+    table.add_column("what else?", no_wrap=True)
+    table.add_column("probability", justify="right")
+    table.add_column("usually", justify="right", style="dim")
+    table.add_column("because")
+    for tag in said["tags"]:
+        beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
+        absent = [f"not in the {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT]
+        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"]), *absent])
+        table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
+    terminal.print(table)
+    if said["certified"]:
+        bound = f"{said['error_bound']:.1g}"
+        terminal.print(f"computed to within {bound} of the model's own answer, which may be wrong", style="dim")
+    else:
+        terminal.print(f"not certified: probabilities may be off by up to {said['error_bound']:.2g}", style="yellow")
+
+
+def _reason(reason: dict[str, Any]) -> str:
+    name = escape(reason["finding"])
+    return f"{'' if reason['present'] else 'no '}{name} ({reason['log_odds']:+.1f})"
+
+
+def _interval(entry: dict[str, Any], metric: str) -> str:
+    low, high = entry[f"{metric}_interval"]
+    return f"{entry[metric]:.3f} [dim]({low:.3f}-{high:.3f})[/dim]"

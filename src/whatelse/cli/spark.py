@@ -1,0 +1,153 @@
+"""`--engine spark [--master …]` of `build`, `fit`, `evaluate` and `tag`."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from whatelse.cli.progress import progress_bar
+from whatelse.cli.tables import print_note
+from whatelse.errors import InputError, OutputError, WhatelseError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from whatelse.annotators import AnchorSet, NoiseRates
+    from whatelse.cohort import Cohort, Vocabulary
+    from whatelse.tagger import Tagger
+
+EVALUATED = 100_000  # visits of a cohort in Spark that `evaluate` looks at, at most
+
+
+@contextmanager
+def spark_session(master: str | None) -> Iterator[SparkSession]:
+    """A session that ends with the command; a task's own error is said in one line."""
+    from whatelse.spark.session import session
+
+    running = session(master)
+    try:
+        yield running
+    except WhatelseError:
+        raise
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise WhatelseError(f"Spark stopped: {reason(error)}") from None
+    finally:
+        running.stop()
+
+
+def reason(error: BaseException) -> str:
+    """What a task that failed said, where it was whatelse that said it; else the kind of error and nothing more."""
+    for line in str(error).splitlines():
+        module, _, text = line.strip().partition("Error: ")
+        if module.startswith("whatelse.errors.") and text:
+            return text
+    return type(error).__name__
+
+
+def build_on_spark(
+    files: list[Path],
+    master: str | None,
+    *,
+    out: Path | None,
+    anchors: AnchorSet,
+    like: Vocabulary | None,
+    columns: Path | None,
+    skip: bool,
+    choice: dict[str, Any],
+) -> None:
+    """`build`: Parquet files and folders to a cohort's dataset."""
+    if out is None:
+        raise InputError("--engine spark writes a dataset: give its folder with --out")
+    with spark_session(master) as running, progress_bar() as progress:
+        from whatelse.spark.building import Left, build_cohort
+        from whatelse.spark.reading import parquet_files, read_visits
+
+        paths = parquet_files(files)
+        visits = read_visits(
+            running.read.parquet(*(Path(path).as_uri() for path in paths)),
+            columns,
+            like=like.source if like is not None else None,
+            on_error="skip" if skip else "raise",
+            files=paths,
+        )
+        left = Left()
+        about = {"source": "table", "files": paths, "reading": dict(visits.description), "labels": None}
+        cohort = build_cohort(visits, anchors, out=out, like=like, about=about, left=left, told=progress, **choice)
+        for note in left.notes:
+            print_note(note)
+        for kind, count in sorted(left.rows.items()):
+            if count:
+                print_note(f"left out {count:,} rows: {kind}")
+        names = cohort.vocabulary.names
+        typer.echo(f"{len(cohort):,} visits, {len(names):,} findings ({len(cohort.conditions)} of them anchors)")
+        typer.echo(f"saved as {out}")
+
+
+def fit_on_spark(
+    cohort: Path, master: str | None, learner: str, rates: NoiseRates | None, seed: int, settings: dict[str, Any] | None
+) -> tuple[Tagger, int, float]:
+    """`fit`: the tagger, how many visits it learned from and how long that took, start-up apart."""
+    with spark_session(master) as running, progress_bar() as progress:
+        from whatelse.spark.dataset import SparkCohort
+        from whatelse.spark.fitting import fit
+
+        opened = SparkCohort.open(cohort, running)
+        began = time.perf_counter()
+        tagger = fit(opened, learner, rates=rates, seed=seed, settings=settings, progress=progress)
+        return tagger, len(opened), time.perf_counter() - began
+
+
+def visits_to_test(cohort: Path, master: str | None, seed: int) -> Cohort:
+    """`evaluate`: the visits of a cohort in Spark, EVALUATED at most, at random."""
+    import numpy as np
+
+    with spark_session(master) as running:
+        from whatelse.noisyor.anchored.anchor_visits import some_of
+        from whatelse.spark.dataset import SparkCohort
+
+        opened = SparkCohort.open(cohort, running)
+        if len(opened) > EVALUATED:
+            print_note(f"{EVALUATED:,} of {len(opened):,} visits are looked at, at random")
+        return opened.rows(some_of(len(opened), EVALUATED, np.random.default_rng(seed)))
+
+
+def tag_on_spark(
+    model: Path,
+    visits: Path,
+    out: Path | None,
+    master: str | None,
+    columns: Path | None,
+    confirmed: list[str],
+    rejected: list[str],
+) -> None:
+    """`tag`: Parquet files to a folder of Parquet files."""
+    if out is None:
+        raise InputError("--engine spark writes a folder of Parquet files: give it with --out")
+    if out.exists():
+        raise OutputError(f"{out} exists: choose another --out, or remove it first")
+    with spark_session(master) as running:
+        from whatelse.spark.reading import parquet_files, read_visits
+        from whatelse.spark.tagging import tag
+        from whatelse.tagger import Tagger
+
+        tagger = Tagger.load(model)
+        paths = parquet_files([visits])
+        df = running.read.parquet(*(Path(path).as_uri() for path in paths))
+        records = read_visits(df, columns, like=tagger.vocabulary_.source)
+        rows = tag(records, tagger, confirmed=confirmed, rejected=rejected)
+        scratch = out.absolute().with_name(f".{out.name}.parts")
+        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            rows.write.parquet(scratch.as_uri())
+            scratch.replace(out)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        typer.echo(f"wrote {running.read.parquet(out.absolute().as_uri()).count():,} visits to {out}")

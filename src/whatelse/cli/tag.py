@@ -1,0 +1,128 @@
+"""`tag`: what else might these patients have? On the terminal, to a file, in Spark, or to an OMOP results schema."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from whatelse.cli.model_tables import answer, print_answer
+from whatelse.cli.omop import tag_to_omop
+from whatelse.cli.options import ENGINE, MAP, MASTER, MODEL, OPTION, SOURCE, Engine, pairs, read
+from whatelse.cli.progress import progress_bar
+from whatelse.cli.spark import tag_on_spark
+from whatelse.cli.tables import print_note
+from whatelse.errors import InputError
+from whatelse.explanations import UNCALIBRATED
+from whatelse.sources.address import place
+
+if TYPE_CHECKING:
+    from whatelse.sources import VisitReader
+
+FEW = 10  # visits that are shown unless --limit is given
+
+
+def tag(
+    model: Path = MODEL,
+    visits: Path = typer.Argument(..., help="Visit records: a file like those learned from."),
+    confirmed: list[str] | None = typer.Option(None, "--confirmed", help="A condition known to be true; repeat."),
+    rejected: list[str] | None = typer.Option(None, "--rejected", help="A condition known to be false; repeat."),
+    visit: list[str] | None = typer.Option(None, "--visit", help="Only the visit with this id; may be repeated."),
+    limit: int | None = typer.Option(None, "--limit", min=1, help=f"Visits to show, at most. [{FEW}; JSON: all]"),
+    top: int = typer.Option(5, "--top", min=1, help="Tags to show for each visit."),
+    reasons: int = typer.Option(4, "--reasons", min=0, help="Reasons to give for each tag."),
+    source: str | None = SOURCE,
+    columns: Path | None = MAP,
+    option: list[str] | None = OPTION,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON, one object a visit and line."),
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        help="Write the tags of all visits, on all cores: .parquet, .csv or .jsonl. A command that was stopped "
+        "continues. spark: a folder of Parquet files.",
+    ),
+    omop: str | None = typer.Option(
+        None,
+        "--omop",
+        help="For an OMOP CDM: write a cohort for each condition, as OHDSI tools read them. A folder for CSV files, or "
+        "the address of a database. More with --option: table, results_schema.",
+    ),
+    threshold: float = typer.Option(0.5, "--threshold", help="For --omop: probability from which a visit belongs."),
+    note_nlp: bool = typer.Option(
+        False, "--note-nlp", help="For --omop: also write findings of notes (NOTE_NLP)."
+    ),
+    engine: Engine = ENGINE,
+    master: str | None = MASTER,
+) -> None:
+    """What else might these patients have, given what is confirmed and rejected?
+
+    Example: whatelse tag model visits.csv --confirmed pneumonia --limit 3
+
+    Example: whatelse tag model visits.csv --out tags.parquet
+    """
+    from whatelse.tagger import Tagger
+
+    given = confirmed or [], rejected or []
+    if omop is not None or out is not None or engine is Engine.spark:
+        if visit or limit or as_json:
+            raise InputError("--out and --omop write the tags of all visits: leave --visit, --limit and --json out")
+        if omop is not None:
+            if confirmed or rejected or source not in (None, "omop"):
+                raise InputError("--omop reads an OMOP CDM and confirms nothing: leave --confirmed and --rejected out")
+            tag_to_omop(model, str(place(visits)), omop, threshold, note_nlp, pairs(option or [], "--option"))
+        elif engine is Engine.spark:
+            tag_on_spark(model, visits, out, master, columns, *given)
+        elif out is not None:
+            like = Tagger.load(model).vocabulary_.source
+            records = read([visits], option, source=source, columns=columns, like=like, once=False)
+            _tag_to_file(model, records, visits, out, *given)
+        return
+    tagger = Tagger.load(model)
+    if tagger.assumed_ and not as_json:
+        print_note(UNCALIBRATED)
+    wanted = set(visit or ())
+    records = read([visits], option, source=source, columns=columns, like=tagger.vocabulary_.source)
+    found = (record for record in records if not wanted or record.id in wanted)
+    most = limit or (None if as_json or wanted else FEW)
+    shown = 0
+    for record in islice(found, most):
+        said = answer(tagger, record, *given, top, reasons)
+        shown += 1
+        if as_json:
+            typer.echo(json.dumps(said, allow_nan=False))
+        else:
+            print_answer(record, said, note=False)
+    if wanted and shown < len(wanted) and limit is None:
+        raise InputError(f"{len(wanted) - shown} of the visits asked for are not in this file", file=visits)
+    if most and limit is None and shown == most and next(found, None) is not None:
+        print_note(f"there are more visits than the {most} shown: see more with --limit, or all with --json")
+
+
+def _tag_to_file(
+    model: Path, records: VisitReader, file: Path, out: Path, confirmed: list[str], rejected: list[str]
+) -> None:
+    """`tag --out` on this machine: on all cores; continues where it was stopped."""
+    from whatelse.batch.stream import tag_file
+
+    status = file.stat() if file.is_file() else None
+    about = [str(file.absolute()), status.st_size if status else 0, status.st_mtime_ns if status else 0]
+    about += [dict(records.description)]
+    began = time.perf_counter()
+    try:
+        with progress_bar() as progress:
+            done = tag_file(model, records, out, confirmed=confirmed, rejected=rejected, about=about, told=progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; answered visits are kept: run the same command again to continue") from None
+    seconds = time.perf_counter() - began
+    for note in records.notes:
+        print_note(note)
+    if done.before:
+        typer.echo(f"{done.before:,} visits had been answered before")
+    if done.uncertified:
+        print_note(f"{done.uncertified:,} visits are not certified: see the column error_bound")
+    rate = (done.visits - done.before) / seconds
+    typer.echo(f"wrote {done.visits:,} visits to {out} ({rate:,.0f} visits/s)")

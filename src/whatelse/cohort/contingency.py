@@ -1,0 +1,41 @@
+"""Tally: how anchors and labels go together in a cohort, as counts. Those of parts add up to those of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from whatelse.types import Bools, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """visits; some and whole: of these, with some label known, and with every one; each of the rest (m,) by condition.
+
+    fires   visits with the anchor
+    known   visits whose label is known;  true: of these, that have the condition;  both: of those, with the anchor
+    fires_known   visits with the anchor whose label is known
+    """
+
+    visits: int
+    some: int
+    whole: int
+    fires: Ints
+    known: Ints
+    true: Ints
+    both: Ints
+    fires_known: Ints
+
+    @classmethod
+    def of(cls, A: Bools, Y: Bools | None, known: Bools) -> Tally:
+        """Of anchors, labels and whether these are known, each (N, m)."""
+        true = np.zeros_like(known) if Y is None else Y & known
+        counts = [np.asarray(marks.sum(0), np.int64) for marks in (A, known, true, A & true, A & known)]
+        return cls(len(A), int(known.any(1).sum()), int(known.all(1).sum()), *counts)
+
+    @property
+    def table(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Of each condition, the labelled visits with (anchor, condition) = (1, 1), (1, 0), (0, 1), (0, 0)."""
+        other = self.known - self.fires_known - self.true + self.both
+        return self.both, self.fires_known - self.both, self.true - self.both, other

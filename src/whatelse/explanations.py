@@ -1,0 +1,176 @@
+"""What a Tagger answers: ranked tags, why one of them, and what to ask next.
+
+`print` shows suggestions and reasons as tables, and so does a notebook.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from whatelse.io.text_table import TextTable
+
+SURPRISE, DANGER = 0.7, 0.2  # chosen on the project's own vignettes (docs/results.md)
+ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.01, 15.0, 3  # what makes a dangerous condition an alert; at most so many
+LIKELY = 0.05  # the least probability that is shown as likely
+UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"
+"""What is said of a model that was learned without any label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """One condition that is neither confirmed nor rejected.
+
+    probability   that the patient has it, within error_bound of the model's exact answer
+    baseline      its probability in the department, before anything is known of the visit
+    title         what a person reads
+    danger        0 to 3; 3: must not be missed
+    stated        the record itself says so: a symptom or cause that it mentions, which is no news
+    """
+
+    condition: str
+    probability: float
+    error_bound: float
+    baseline: float
+    title: str = ""
+    danger: int = 0
+    stated: bool = False
+
+    @property
+    def times(self) -> float:
+        """How many times as likely as usual."""
+        return self.probability / self.baseline if self.baseline > 0 else math.inf
+
+    @property
+    def score(self) -> float:
+        """What suggestions are ordered by: log probability - SURPRISE log baseline + DANGER danger.
+
+        A common condition must be likelier than a rare one to stand above it, and a dangerous one less likely.
+        """
+        rare = math.log(max(self.probability, 1e-12)) - SURPRISE * math.log(max(self.baseline, 1e-12))
+        return rare + DANGER * self.danger
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """Ranked tags; `certified` says that error_bound is within the tolerance asked for. digest: of the model.
+
+    caveat   what must be said with them (`UNCALIBRATED`), or nothing
+    """
+
+    tags: tuple[Tag, ...]
+    certified: bool
+    error_bound: float
+    digest: str
+    caveat: str = ""
+
+    @property
+    def likely(self) -> tuple[Tag, ...]:
+        """What is worth showing, likeliest first: neither stated by the record nor below LIKELY."""
+        return tuple(tag for tag in self.tags if not tag.stated and tag.probability >= LIKELY)
+
+    @property
+    def must_not_miss(self) -> tuple[Tag, ...]:
+        """Dangerous conditions that are still unlikely, but ALERT_TIMES as likely as usual; at most ALERTS.
+
+        Danger 3, probability at least ALERT_PROBABILITY, and not among the first three of `likely`.
+        """
+        shown = {tag.condition for tag in self.likely[:3]}
+        found = [
+            tag
+            for tag in self.tags
+            if tag.danger == 3
+            and tag.probability >= ALERT_PROBABILITY
+            and tag.times >= ALERT_TIMES
+            and tag.condition not in shown
+        ]
+        return tuple(found[:ALERTS])
+
+    def shown(self) -> TextTable:
+        """As a table: each tag, its probability, and how common it is."""
+        rows = tuple((tag.condition, f"{tag.probability:.1%}", f"{tag.baseline:.1%}") for tag in self.tags)
+        bound = f"computed to within {self.error_bound:.1g} of the model's own answer, which may be wrong"
+        if not self.certified:
+            bound = f"not certified: probabilities may be off by up to {self.error_bound:.2g}"
+        return TextTable("", ("what else?", "probability", "usually"), rows, tuple(filter(None, (bound, self.caveat))))
+
+    def __str__(self) -> str:
+        return self.shown().text()
+
+    def _repr_html_(self) -> str:
+        return self.shown().html()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the record: text[start:end] of a note, or entry `item` of a list of codes, or a field as a whole."""
+
+    field: str
+    start: int | None = None
+    end: int | None = None
+    item: int | None = None
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A finding, whether it is present, and the log odds it brings for (or, below zero, against) the tag."""
+
+    finding: str
+    log_odds: float
+    present: bool
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """total = prior + reasons + absent + others + sureness + rest, in log odds.
+
+    reasons    what the record says, and the anchor where it is silent; sorted by size, largest first
+    absent     part of the record -> what all the findings together bring that it does not have
+    others     condition -> log odds that come with it being likely, through conditions that go together
+    sureness   what records as long and as telling as this one have proved to be worth, beyond the sum of their findings
+    rest       what the listed lines leave out: reasons too small to list, and what the model cannot split
+    confirmed  condition -> how much confirming it moved the total (not part of the sum: it acts through the lines)
+    """
+
+    condition: str
+    total: float
+    prior: float
+    reasons: tuple[Reason, ...]
+    absent: dict[str, float]
+    others: dict[str, float]
+    sureness: float
+    rest: float
+    confirmed: dict[str, float]
+
+    def shown(self) -> TextTable:
+        """As a table of lines that add up, in log odds."""
+        lines = [("how common it is", self.prior)]
+        lines += [(r.finding if r.present else f"no {r.finding}", r.log_odds) for r in self.reasons]
+        lines += [(f"not in the {part}", brought) for part, brought in self.absent.items()]
+        lines += [(f"with {condition}", brought) for condition, brought in self.others.items()]
+        lines += [("sureness", self.sureness), ("everything else", self.rest)]
+        rows = [(name, f"{brought:+.2f}") for name, brought in lines if abs(brought) >= 0.005]
+        chance = 1 / (1 + math.exp(-max(min(self.total, 700.0), -700.0)))
+        rows.append((f"in all, {chance:.1%}", f"{self.total:+.2f}"))
+        moved = tuple(f"confirming {name} moved it by {by:+.2f}" for name, by in self.confirmed.items())
+        return TextTable(f"why {self.condition}", ("because", "log odds"), tuple(rows), moved)
+
+    def __str__(self) -> str:
+        return self.shown().text()
+
+    def _repr_html_(self) -> str:
+        return self.shown().html()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A finding to ask about: expected information in bits, and what the answer does to the tag it moves most."""
+
+    finding: str
+    information: float
+    about: str
+    now: float
+    if_yes: float
+    if_no: float

@@ -1,0 +1,1 @@
+"""Reading and writing files: atomic writes, limits, templates, text tables."""

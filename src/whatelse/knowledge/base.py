@@ -1,0 +1,208 @@
+"""Knowledge: the whole base as one value, read from the shipped YAML files and from files of one's own.
+
+A file of one's own (an overlay) has up to three parts, each of the form of the shipped files:
+
+    concepts:   {pallor: {kind: sign, rate: 0.01, same: [pale, pallor]}}
+    conditions: {migraine: {share: 0.02}}
+    drugs:      {warfarin: {same: [coumadin, marevan]}}
+
+An entry that the base knows is changed field by field; any other entry is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from whatelse.errors import ConditionError, InputError
+from whatelse.io.limits import LOADER, read_yaml
+from whatelse.knowledge.entries import Concept, Condition, Drug, read_concept, read_condition, read_drug, title_of
+
+HEADS_KIND, SITE_KIND = "head", "site"
+MENTIONED = 5  # times as many records mention a chronic condition as are about it
+Table = dict[str, tuple[dict[str, Any], str]]  # name -> (fields, file)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Concepts, drugs, drug classes and conditions, by name.
+
+    concepts    what a record can mention, without the conditions' own names (`concept` knows those too)
+    drugs       drug ingredients
+    classes     drug class -> phrases that name the class
+    conditions  in the order of the files
+    """
+
+    concepts: Mapping[str, Concept]
+    drugs: Mapping[str, Drug]
+    classes: Mapping[str, tuple[str, ...]]
+    conditions: Mapping[str, Condition]
+    composed: dict[str, Concept] = field(default_factory=dict, repr=False, compare=False)
+
+    def concept(self, name: str) -> Concept | None:
+        """A concept by name: written, a condition's own name, or composed of a site and a head (`wrist_pain`)."""
+        found = self.concepts.get(name)
+        if found is not None:
+            return found
+        if condition := self.conditions.get(name):
+            lasting = condition.kind in ("chronic", "social")
+            kind = "social" if condition.kind == "social" else "disease"
+            rate = min(MENTIONED * condition.share, 0.3) if lasting else condition.share
+            wider: tuple[str, ...] = (f"{name}_value",) if f"{name}_value" in self.concepts else ()
+            composed = self._compose(name)
+            wider += composed.is_a if composed else ()
+            return Concept(name, condition.title, kind, wider, lasting, rate, condition.names)
+        return self._compose(name)
+
+    def _compose(self, name: str) -> Concept | None:
+        """`<site>_<head>` of a body site and a head, with the parents it implies, or None."""
+        if name in self.composed:
+            return self.composed[name]
+        for prefix, site in self._sites.items():
+            head = self.concepts.get(name[len(prefix) + 1 :]) if name.startswith(f"{prefix}_") else None
+            if head is None or head.kind != HEADS_KIND:
+                continue
+            wider = [f"{self._prefix(parent)}_{head.name}" for parent in site.is_a]
+            parents = [parent for parent in wider if parent != name] or [head.name]
+            concept = Concept(name, title_of(name), "symptom", tuple(parents), False, 0.1 * head.rate)
+            self.composed[name] = concept
+            return concept
+        return None
+
+    @property
+    def _sites(self) -> dict[str, Concept]:
+        return {c.prefix or c.name: c for c in self.concepts.values() if c.kind == SITE_KIND}
+
+    def _prefix(self, site: str) -> str:
+        found = self.concepts.get(site)
+        return (found.prefix if found else "") or site
+
+    def is_drug(self, name: str) -> bool:
+        """Whether a name is a drug or a drug class."""
+        return name in self.drugs or name in self.classes
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """All wider concepts of a concept, nearest first. A concept is never its own parent."""
+        out: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            concept = self.concept(waiting.pop(0))
+            for parent in concept.is_a if concept else ():
+                if parent not in out and parent != name:
+                    out[parent] = None
+                    waiting.append(parent)
+        return tuple(out)
+
+    def title(self, name: str) -> str:
+        """What a person reads for a finding: `hx:stroke` is "History of stroke"."""
+        prefix, _, rest = name.rpartition(":")
+        concept = self.concept(rest)
+        title = concept.title if concept else title_of(rest)
+        low = title if title[1:2].isupper() else title[:1].lower() + title[1:]
+        forms = {"neg": f"No {low}", "possible": f"Possible {low}", "family": f"Family history of {low}"}
+        forms |= {"rx": f"{title} given", "anchor": f"{title} named"}
+        forms |= {"hx": f"{title} at home" if self.is_drug(rest) else f"History of {low}"}
+        return forms.get(prefix, title)
+
+    def find(self, words: str) -> list[Condition]:
+        """Conditions whose name, title or names hold all the words, or whose codes begin with them."""
+        wanted = words.lower().replace("_", " ").split()
+        code = words.strip().upper().replace(".", "")
+        found = []
+        for condition in self.conditions.values():
+            text = " ".join([condition.name.replace("_", " "), condition.title, *condition.names]).lower()
+            coded = len(code) >= 3 and any(c.startswith(code) for some in condition.codes.values() for c in some)
+            if coded or all(word in text for word in wanted):
+                found.append(condition)
+        return found
+
+    def only(self, names: Iterable[str]) -> Knowledge:
+        """The same base with the named conditions alone, in the order given."""
+        names = list(names)
+        if unknown := [name for name in names if name not in self.conditions]:
+            raise ConditionError(f"the knowledge base has no condition {unknown[0]!r}; see 'whatelse conditions find'")
+        return replace(self, conditions={name: self.conditions[name] for name in names})
+
+
+def load_knowledge(*overlays: str | Path) -> Knowledge:
+    """The shipped base, changed and extended by files of one's own, in their order."""
+    return _shipped() if not overlays else _assemble(_merge(_shipped_tables(), [_overlay(Path(p)) for p in overlays]))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> Knowledge:
+    return _assemble(_shipped_tables())
+
+
+def _shipped_tables() -> dict[str, Table]:
+    """The shipped YAML as {part: {name: (fields, file)}}."""
+    folder = files("whatelse.knowledge")
+    tables: dict[str, Table] = {"concepts": {}, "conditions": {}, "drugs": {}, "classes": {}}
+    for part in ("concepts", "conditions"):
+        for file in sorted((folder / part).iterdir(), key=lambda entry: entry.name):
+            if file.name.endswith(".yaml"):
+                content = yaml.load(file.read_text("utf-8"), Loader=LOADER) or {}
+                _add(tables[part], content, f"{part}/{file.name}")
+    drugs = yaml.load((folder / "drugs.yaml").read_text("utf-8"), Loader=LOADER)
+    classes = drugs.pop("classes", {})
+    _add(tables["drugs"], drugs, "drugs.yaml")
+    _add(tables["classes"], {name: {"same": phrases} for name, phrases in classes.items()}, "drugs.yaml")
+    return tables
+
+
+def _add(table: Table, content: Mapping[str, Any], file: str) -> None:
+    for name, value in content.items():
+        if name in table:
+            raise InputError(f"{name!r} is defined again; the first is in {table[name][1]}", file=file)
+        table[name] = (value or {}, file)
+
+
+def _overlay(path: Path) -> dict[str, Table]:
+    try:
+        content = read_yaml(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError("cannot be read as a knowledge file (YAML)", file=path) from problem
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        raise InputError("is not YAML", file=path, row=mark.line + 1 if mark else None) from None
+    parts = {"concepts", "conditions", "drugs", "classes"}
+    if not isinstance(content, dict) or not set(content) <= parts:
+        raise InputError(f"a knowledge file has parts among {', '.join(sorted(parts))}", file=path)
+    tables: dict[str, Table] = {part: {} for part in parts}
+    for part, entries in content.items():
+        if not isinstance(entries, dict):
+            raise InputError(f"{part!r} must map names to entries", file=path)
+        _add(tables[part], entries, str(path))
+    return tables
+
+
+def _merge(tables: dict[str, Table], overlays: list[dict[str, Table]]) -> dict[str, Table]:
+    for overlay in overlays:
+        for part, table in overlay.items():
+            for name, (fields, file) in table.items():
+                known = tables[part].get(name, ({}, file))[0]
+                if not isinstance(fields, dict):
+                    raise InputError(f"{name!r}: an entry is a mapping of fields", file=file)
+                tables[part][name] = ({**known, **fields}, file)
+    return tables
+
+
+def _assemble(tables: dict[str, Table]) -> Knowledge:
+    concepts = {name: read_concept(name, *entry) for name, entry in tables["concepts"].items()}
+    drugs = {name: read_drug(name, *entry) for name, entry in tables["drugs"].items()}
+    conditions = {name: read_condition(name, *entry) for name, entry in tables["conditions"].items()}
+    classes = {name: tuple(p.lower() for p in fields["same"]) for name, (fields, _) in tables["classes"].items()}
+    base = Knowledge(concepts, drugs, classes, conditions)
+    for name, concept in concepts.items():
+        file = tables["concepts"][name][1]
+        if unknown := [parent for parent in concept.is_a if base.concept(parent) is None]:
+            raise InputError(f"{name!r}: the wider concept {unknown[0]!r} is not defined", file=file)
+        if name in {up for parent in concept.is_a for up in (parent, *base.parents(parent))}:
+            raise InputError(f"{name!r} is a kind of itself by its 'is_a'", file=file)
+    return base

@@ -1,0 +1,285 @@
+"""The knowledge base as a joint model: shares, frequencies and rates become parameters.
+
+A condition i has share s_i; a finding j has rate r_j among all visits; a case of i has j with frequency p_ij.
+
+    prior     logit P(y_i) = logit s_i  -  sum_k log(1 + s_k (exp J_ik - 1)): with couplings the shares stay s_i
+    fail      f_ij = 1 - p_ij, at least FLOOR: no finding is certain
+    leak      l_j = r_j - sum_i s_i p_ij, at least LEAK r_j: what the conditions of the base do not explain
+    alone     a risk or a treatment, and every finding of a symptom that is a tag, counts by itself: it adds
+              ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it
+    narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
+              r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
+    age, sex  log of how many times as common, added to the log odds where age or sex is known
+    against   log of the factor, where the finding is present
+    denied    log(1 - p_ij) of a finding that the record denies; p at most DENIED, for denials err
+    silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
+              record with L findings: the silence of a short note says little. Of a narrower finding only where the
+              wider one is mentioned; of risks and treatments less
+    company   J_ik = COMPANY times the log of how many times as often together, at most MOST_COMPANY; no pairs among
+              chronic conditions, habits and symptoms. Weak pairs are dropped (`sparse_couplings`). A
+              confirmed condition counts with all its company and in full, at most MOST_CONFIRMED
+    anchor    the condition's own name in the record: sensitivity NAMED, and a false-positive rate that makes it right
+              PRECISION of the time
+    proof     as findings, with their own tiny rates
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from whatelse.knowledge import BANDS, Knowledge
+from whatelse.knowledge.entries import Condition
+from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.inference.pairs import sparse_couplings
+from whatelse.noisyor.joint import JointModel
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Floats, Ints
+
+FLOOR = 0.03
+LEAK = 0.5
+DENIED = 0.9
+SILENCE = 0.35
+HALF_LENGTH = 12.0
+MOST_COMPANY = 1.8
+NAMED = 0.5
+PRECISION = 0.8
+WEIGHT = 0.85
+ALONE = 0.5
+MOST_ALONE = 1.5
+COMPANY, MOST_CONFIRMED = 0.6, 3.5
+WIDTH = 5  # of the elimination of couplings (`noisyor/inference/pairs.py`)
+QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
+"""Part of an entry -> how much the silence of a record says about it."""
+SMALLEST_RATE = 1e-5
+ASKED, ASKED_KINDS = (
+    0.3,
+    ("symptom", "sign", "exposure", "history", "mechanism"),
+)  # denied so many times as often as said
+BACKGROUND = ("chronic", "social", "symptom")
+
+
+@dataclass(frozen=True, eq=False)
+class KnowledgeNetwork:
+    """The compiled base: m conditions, n findings by name; the last m findings are the anchors.
+
+    names, rates  of findings;  parent (n,): the wider finding each one counts given, or -1
+    prior (m,), fail (m, n), leak (n,), coupling (m, m), weight (n,)    of the noisy-or
+    company (m, m)   log odds that a confirmed condition adds to the others, beyond its coupling
+    linear (m, n)    log odds that a present finding adds: what counts alone, age, sex, against, denied
+    silence (m, n)   log odds that a silent finding adds (before its factor by length);  silence_base (m,): the sum over
+                     all findings that can be silent when nothing is mentioned
+    """
+
+    conditions: tuple[str, ...]
+    names: tuple[str, ...]
+    rates: Floats
+    parent: Ints
+    prior: Floats
+    fail: Floats
+    leak: Floats
+    weight: Floats
+    coupling: Floats
+    company: Floats
+    linear: Floats
+    silence: Floats
+    silence_base: Floats
+
+
+def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
+    """Turn the base's conditions into a network. O(entries)."""
+    conditions = list(base.conditions.values())
+    m = len(conditions)
+    table = _frequencies(base, conditions)
+    findings = sorted({name for row in table for name in row})
+    denied = [f"neg:{name}" for name in findings if ":" not in name]
+    fixed = [f"age:{band}" for band in BANDS] + ["sex:F", "sex:M"]
+    names = [*findings, *denied, *fixed, *(f"anchor:{c.name}" for c in conditions)]
+    index = {name: j for j, name in enumerate(names)}
+    n, k = len(names), len(findings)
+    share = np.array([c.share for c in conditions])
+
+    p, quiet = np.zeros((m, n)), np.zeros((m, n))
+    for i, row in enumerate(table):
+        for name, (frequency, heard) in row.items():
+            p[i, index[name]], quiet[i, index[name]] = frequency, heard
+    rates = np.zeros(n)
+    rates[:k] = [max(_rate(base, name), SMALLEST_RATE) for name in findings]
+    rates[:k] = np.maximum(rates[:k], 1.05 * (share @ p[:, :k]))
+    parent = np.full(n, -1)
+    for name in findings:
+        wider = [index[up] for up in _wider(base, name) if up in index]
+        if wider:
+            parent[index[name]] = min(wider, key=lambda j: rates[j])
+
+    given_p, given_r = p.copy(), rates.copy()
+    for j in range(k):
+        w = parent[j]
+        if w >= 0:
+            rates[j] = min(rates[j], 0.95 * rates[w])
+            given_r[j] = rates[j] / rates[w]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                given_p[:, j] = np.where(p[:, j] > 0, np.minimum(p[:, j] / np.maximum(p[:, w], 1e-9), 1.0), 0.0)
+    fail = np.ones((m, n))
+    fail[:, :k] = np.maximum(1 - given_p[:, :k], FLOOR)
+    leak = np.zeros(n)
+    explained = np.where(parent[:k] >= 0, 0.0, share @ p[:, :k])
+    leak[:k] = np.clip(np.maximum(given_r[:k] - explained, LEAK * given_r[:k]), SMALLEST_RATE, 0.95)
+
+    weight = np.full(n, WEIGHT)
+    weight[n - m :] = 1.0
+    linear = np.zeros((m, n))
+    symptom = np.array([condition.kind == "symptom" for condition in conditions])
+    alone = (fail < 1) & ((quiet < 1) | symptom[:, None])
+    gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
+    linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), 0.0)
+    quiet_log = quiet * np.log(fail)
+    fail = np.where(alone, 1.0, fail)
+    for i, condition in enumerate(conditions):
+        for band, factor in condition.age.items():
+            linear[i, index[f"age:{band}"]] = np.log(max(factor, 1e-3))
+        for sex, factor in condition.sex.items():
+            linear[i, index[f"sex:{sex}"]] = np.log(max(factor, 1e-4))
+        for name, factor in condition.against.items():
+            if name in index:
+                linear[i, index[name]] += np.log(max(factor, 1e-3))
+    for name in denied:
+        j = index[name.removeprefix("neg:")]
+        linear[:, index[name]] = np.log1p(-np.minimum(p[:, j], DENIED))
+        rates[index[name]] = ASKED * rates[j] if _asked(base, names[j]) else 0.0
+
+    root = parent < 0
+    silence = -quiet_log
+    for j in np.flatnonzero(~root).tolist():
+        silence[:, parent[j]] += quiet_log[:, j]
+    for name in denied:  # a denied finding is not silent
+        silence[:, index[name]] = (
+            -quiet_log[:, index[name.removeprefix("neg:")]] * root[index[name.removeprefix("neg:")]]
+        )
+
+    for i in range(m):
+        j = n - m + i
+        false = NAMED * share[i] * (1 - PRECISION) / PRECISION / (1 - share[i])
+        leak[j], fail[i, j], rates[j] = false, (1 - NAMED) / (1 - false), NAMED * share[i] / PRECISION
+    together = _couplings(base, conditions)
+    kinds = np.array([condition.kind in BACKGROUND for condition in conditions])
+    apart = np.where(kinds[:, None] & kinds[None, :], 0.0, np.clip(COMPANY * together, -MOST_COMPANY, MOST_COMPANY))
+    coupling = sparse_couplings(apart, np.abs(apart) * (share[:, None] * share[None, :]) ** 0.25, WIDTH)
+    drift = np.log1p(np.minimum(share[None, :] * np.expm1(coupling), 20.0)).sum(1)
+    weight[(fail == 1).all(0)] = 0.0  # columns that only the linear part reads
+    return KnowledgeNetwork(
+        conditions=tuple(c.name for c in conditions),
+        names=tuple(names),
+        rates=rates,
+        parent=parent,
+        prior=1 / (1 + np.exp(-(np.log(share) - np.log1p(-share) - drift))),
+        fail=fail,
+        leak=leak,
+        weight=weight,
+        coupling=coupling,
+        company=together - coupling,
+        linear=linear,
+        silence=silence,
+        silence_base=quiet_log[:, root].sum(1),
+    )
+
+
+def _frequencies(base: Knowledge, conditions: list[Condition]) -> list[dict[str, tuple[float, float]]]:
+    """For each condition: finding name -> (share of cases that have it, how much its silence says).
+
+    A finding that a condition has implies its wider findings at least as often. A condition's own name is its anchor,
+    never its finding.
+    """
+    table = []
+    for condition in conditions:
+        row: dict[str, tuple[float, float]] = {}
+        for part, heard in QUIET.items():
+            for name, frequency in getattr(condition, part).items():
+                full = _finding(base, name, part)
+                if full == condition.name or (base.concept(full.rpartition(":")[2]) is None and not _drug(base, full)):
+                    continue
+                for implied in (full, *_wider(base, full)):
+                    if implied == condition.name:
+                        continue
+                    old = row.get(implied, (0.0, 0.0))
+                    row[implied] = (max(old[0], min(frequency, 1 - FLOOR)), max(old[1], heard))
+        table.append(row)
+    return table
+
+
+def _asked(base: Knowledge, name: str) -> bool:
+    """Whether a patient can be asked about a finding, or examined for it."""
+    concept = base.concept(name)
+    return concept is not None and concept.kind in ASKED_KINDS
+
+
+def _drug(base: Knowledge, name: str) -> bool:
+    return name.rpartition(":")[2] in base.drugs or name.rpartition(":")[2] in base.classes
+
+
+def _finding(base: Knowledge, name: str, part: str) -> str:
+    """The finding that a name in a part of an entry stands for."""
+    if ":" in name:
+        return name
+    known = name in base.drugs or name in base.classes
+    if part == "home_drugs" or (part == "risk" and known):
+        return f"hx:{name}"
+    if part == "given" and known:
+        return f"rx:{name}"
+    return name
+
+
+def _wider(base: Knowledge, name: str) -> tuple[str, ...]:
+    """Wider findings of a finding: of a drug its classes, of a concept its parents."""
+    prefix, _, rest = name.rpartition(":")
+    if prefix in ("hx", "rx") and rest in base.drugs:
+        return tuple(f"{prefix}:{c}" for c in base.drugs[rest].classes)
+    return base.parents(name) if not prefix else ()
+
+
+def _rate(base: Knowledge, name: str) -> float:
+    """Share of all visits with a finding."""
+    prefix, _, rest = name.rpartition(":")
+    if prefix in ("hx", "rx") and _drug(base, name):
+        members = [base.drugs[rest]] if rest in base.drugs else [d for d in base.drugs.values() if rest in d.classes]
+        quiet = np.prod([1 - (d.home if prefix == "hx" else d.given) for d in members]) if members else 0.98
+        return float(1 - quiet)
+    concept = base.concept(rest)
+    rate = concept.rate if concept else 0.001
+    if prefix == "hx":
+        return min(0.05, 8 * rate)
+    if prefix == "family":
+        return min(0.02, 3 * rate)
+    return rate
+
+
+def _couplings(base: Knowledge, conditions: list[Condition]) -> Floats:
+    """(m, m) J: the mean of what the two entries say, or what one of them says."""
+    index = {c.name: i for i, c in enumerate(conditions)}
+    total, said = np.zeros((len(conditions),) * 2), np.zeros((len(conditions),) * 2)
+    for i, condition in enumerate(conditions):
+        for other, times in condition.goes_with.items():
+            if other in index and index[other] != i:
+                k = index[other]
+                value = float(np.clip(np.log(max(times, 1e-3)), -MOST_CONFIRMED, MOST_CONFIRMED))
+                for a, b in ((i, k), (k, i)):
+                    total[a, b] += value
+                    said[a, b] += 1
+    return np.divide(total, said, out=np.zeros_like(total), where=said > 0)
+
+
+def knowledge_model(net: KnowledgeNetwork) -> JointModel:
+    """The network as a joint model: an absent finding counts only through its silence."""
+    m, n = net.fail.shape
+    noisyor = NoisyOr(net.prior, net.fail, net.leak, weight=net.weight, absence=np.zeros(n), coupling=net.coupling)
+    evidence = replace(
+        Evidence.none(m, n),
+        weight=net.linear,
+        anchor_columns=np.arange(n - m, n),
+        silence=SILENCE * net.silence,
+        silence_base=SILENCE * net.silence_base,
+        half_length=np.array([HALF_LENGTH]),
+        company=net.company,
+    )
+    return JointModel(noisyor, evidence)

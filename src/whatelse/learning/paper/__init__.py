@@ -1,0 +1,1 @@
+"""The learners of the paper: moments and NVIL."""

@@ -1,0 +1,230 @@
+"""Two models on the same visits: is the new one better, not worse, or worse than the old one?
+
+Every measure is taken of each visit by both models, and the differences of visits are resampled: what the visits have
+in common drops out. Only labels that are known count, so visits may be labelled in part. Losses are of the labels'
+*chance*: a decision that may be wrong counts for both sides.
+
+    held-out tag  accuracy and mean reciprocal rank (visits with two true tags or more; one is hidden)
+    log loss      per label, nothing confirmed
+    confirmed     log loss of the other labels once a true tag is confirmed, every true tag in turn
+    rejected      the same once the likeliest false tag (by both models together) is rejected
+    reliability   calibration error over bins of predicted probability, of labels to which either gives 2% or more
+
+The verdict. *Worse*: the 95% interval of log loss or of the held-out tag's reciprocal rank lies wholly on the wrong
+side of zero, or the 99% interval of any other measure does. *Better*: one of those two lies wholly on the right side,
+and nothing is worse. *Not worse*: both intervals exclude a loss of more than the margin, 5% of the old log loss and
+0.02 of reciprocal rank. Else *not known*: too few labels to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from whatelse.annotators.label_set import LabelSet
+from whatelse.cohort import Cohort
+from whatelse.errors import CohortError
+from whatelse.evaluation.reliability import CLIP, EDGES
+from whatelse.lifecycle.model_view import ModelView
+from whatelse.lifecycle.paired import LEVEL, OTHERS_LEVEL, RESAMPLES, Resamples, Row, interval, paired_row
+from whatelse.noisyor.heldout_metrics import HeldoutDraws, heldout_tag_draws, ranking
+from whatelse.tagger import Tagger
+from whatelse.types import Bools, Floats
+
+Verdict = Literal["better", "not worse", "not known", "worse"]
+LOSS_MARGIN, RANK_MARGIN = 0.05, 0.02
+PRIMARY = ("log loss", "held-out tag: reciprocal rank")
+VISITS = 5_000
+SEEN = 0.02
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows for all conditions, rows of the log loss of each condition, and what it comes to."""
+
+    old: str
+    new: str
+    visits: int
+    labels: int
+    rows: tuple[Row, ...]
+    by_condition: tuple[Row, ...]
+    verdict: Verdict
+    because: str
+
+    def to_json(self) -> dict[str, Any]:
+        out = asdict(self)
+        for name in ("rows", "by_condition"):
+            out[name] = [{**asdict(row), "says": row.says} for row in getattr(self, name)]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Both:
+    """Labelled visits with what both models say of them: truth, known and weight are (V, m), before two of (V, m)."""
+
+    truth: Floats
+    known: Bools
+    weight: Floats
+    sides: tuple[ModelView, ModelView]
+    before: tuple[Floats, Floats]
+
+
+def compare_models(
+    old: Tagger,
+    new: Tagger,
+    cohort: Cohort,
+    labels: LabelSet | None = None,
+    *,
+    visits: int = VISITS,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Compare on the cohort's own labels, or on others, of at most so many visits at random.
+
+    Both models must have the conditions and findings of the cohort. Cost: for each model a posterior for each visit,
+    each true tag and each false one that is rejected.
+    """
+    for tagger in (old, new):
+        tagger.vocabulary_.check_same(cohort.vocabulary)
+    said = LabelSet.of_cohort(cohort) if labels is None else labels
+    sides = ModelView.about(old, cohort.X, cohort.conditions), ModelView.about(new, cohort.X, cohort.conditions)
+    return compare_sides(*sides, said, cohort.conditions, visits=visits, seed=seed, resamples=resamples)
+
+
+def compare_sides(
+    old: ModelView,
+    new: ModelView,
+    said: LabelSet,
+    conditions: Sequence[str],
+    *,
+    visits: int = VISITS,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """The same for two models that read the same visits each in its own way; `said` is of these m conditions."""
+    labelled = np.flatnonzero(said.known.any(1))
+    if not labelled.size:
+        raise CohortError("no visit is labelled, and without labels nobody can tell which model is better: label some")
+    rows = np.sort(np.random.default_rng(seed).permutation(labelled)[:visits])
+    sides = old.rows(rows), new.rows(rows)
+    known = said.known[rows]
+    weight = np.where(known, said.weight[rows], 0.0)
+    both = _Both(said.probability[rows], known, weight, sides, (sides[0].answer(), sides[1].answer()))
+    losses = [_loss(p, both.truth) * both.weight for p in both.before]
+    draw = Resamples(seed, resamples)
+    found = [*_heldout(both, draw)]
+    found.append(paired_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw))
+    found += _updates(both, draw)
+    found.append(_reliability(both, draw))
+    by_condition = tuple(
+        paired_row(condition, losses[0][:, i], losses[1][:, i], both.weight[:, i], draw)
+        for i, condition in enumerate(conditions)
+        if both.weight[:, i].any()
+    )
+    verdict, because = judge(found)
+    digests = old.tagger.digest_, new.tagger.digest_
+    return Comparison(*digests, len(rows), int(both.known.sum()), tuple(found), by_condition, verdict, because)
+
+
+def judge(rows: Sequence[Row], primary: Sequence[str] = PRIMARY) -> tuple[Verdict, str]:
+    """The verdict on measures that were taken, and a sentence."""
+    if worse := [row.measure for row in rows if row.says == "worse"]:
+        return "worse", f"the new model is worse by {' and '.join(worse)}"
+    main = [row for row in rows if row.measure in primary]
+    if better := [row.measure for row in main if row.says == "better"]:
+        return "better", f"the new model is better by {' and '.join(better)}, and worse by nothing"
+    unsure, needed = [], 1.0
+    for row in main:
+        margin = RANK_MARGIN if row.good else LOSS_MARGIN * row.old
+        loss = -row.low if row.good else row.high
+        if loss > margin:
+            unsure.append(row.measure)
+            needed = max(needed, (loss / margin) ** 2)
+    if not unsure:
+        return "not worse", "no difference shows, and one larger than the margin would"
+    more = int(np.ceil(max(row.visits for row in main) * (needed - 1) / 50) * 50)
+    return "not known", (
+        f"too few labelled visits to tell whether the new model is worse by {' and '.join(unsure)}; some {more:,} more "
+        "would do"
+    )
+
+
+# ---- measures
+
+
+def _heldout(both: _Both, draw: Resamples) -> list[Row]:
+    """One true tag hidden, ranked among the tags that are known not to be true (and itself)."""
+    true = both.known & (both.truth > 0.5)
+    if not (true.sum(1) >= 2).any():
+        return []
+    draws: HeldoutDraws = heldout_tag_draws(true, seed=draw.seed, draws=3)
+    at = np.arange(len(draws.rows))
+    scores: list[list[Floats]] = [[], []]
+    for hidden in draws.hidden:
+        confirmed = true[draws.rows].copy()
+        confirmed[at, hidden] = False
+        candidates = both.known[draws.rows] & ~confirmed
+        for model, side in enumerate(both.sides):
+            scores[model].append(ranking(side.rows(draws.rows).heldout(confirmed), candidates, hidden))
+    by_visit = [np.mean(s, 0) for s in scores]
+    one = np.ones(len(draws.rows))
+    return [
+        paired_row(f"held-out tag: {name}", by_visit[0][:, k], by_visit[1][:, k], one, draw, good=True, level=level)
+        for name, k, level in (("accuracy", 0, OTHERS_LEVEL), ("reciprocal rank", 2, LEVEL))
+    ]
+
+
+def _updates(both: _Both, draw: Resamples) -> list[Row]:
+    """What the models say of the others after the same tag was confirmed, and after the same was rejected."""
+    true = both.known & (both.truth > 0.5)
+    false = both.known & ~true
+    joint = np.where(false, both.before[0] + both.before[1], -1.0)
+    likeliest = joint.argmax(1)
+    wrong = np.zeros_like(false)
+    shown = joint.max(1) >= 2 * SEEN
+    wrong[np.flatnonzero(shown), likeliest[shown]] = True
+    out = []
+    for name, made, yes in (("confirmed", true, True), ("rejected", wrong, False)):
+        visit, subject = np.nonzero(made)
+        others = both.weight[visit].copy()
+        others[np.arange(len(visit)), subject] = 0.0
+        if not others.any():
+            continue
+        decided = np.zeros((len(visit), made.shape[1]), bool)
+        decided[np.arange(len(visit)), subject] = True
+        sums = []
+        for side in both.sides:
+            after = side.rows(visit).answer(decided if yes else None, None if yes else decided)
+            sums.append((_loss(after, both.truth[visit]) * others).sum(1))
+        before, after_, size = (np.bincount(visit, s, len(made)).astype(float) for s in (*sums, others.sum(1)))
+        out.append(paired_row(f"log loss of the others, one {name}", before, after_, size, draw, level=OTHERS_LEVEL))
+    return out
+
+
+def _reliability(both: _Both, draw: Resamples) -> Row:
+    """Sum over bins of |predicted - observed|, over the number of labels that are likely to either model."""
+    heard = both.weight * (np.maximum(*both.before) >= SEEN)
+    off = []  # for each model (V, bins): how far each visit's labels are from what was said of them
+    for p in both.before:
+        bin_of = np.clip(np.searchsorted(EDGES, p, side="right") - 1, 0, len(EDGES) - 2)
+        off.append(np.stack([(heard * (p - both.truth) * (bin_of == k)).sum(1) for k in range(len(EDGES) - 1)], 1))
+    size = heard.sum(1)
+
+    def errors(counts: Floats) -> Floats:
+        whole = np.maximum(counts @ size, 1e-300)
+        return np.stack([np.abs(counts @ part).sum(-1) / whole for part in off], -1)
+
+    old, new = errors(np.ones(len(size))).tolist()
+    drawn = errors(draw.counts(len(size)))
+    low, high = interval(drawn[:, 1] - drawn[:, 0], OTHERS_LEVEL)
+    return Row("reliability: calibration error", len(size), old, new, new - old, low, high, False)
+
+
+def _loss(probability: Floats, chance: Floats) -> Floats:
+    """Cross entropy of a label that is true with a chance, probabilities kept `CLIP` away from 0 and 1."""
+    p = np.clip(probability, CLIP, 1 - CLIP)
+    loss: Floats = -(chance * np.log(p) + (1 - chance) * np.log1p(-p))
+    return loss

@@ -1,0 +1,270 @@
+"""Drift: has the department left the model behind? Rates by week against those learned from.
+
+Finding j was in c_j of N visits learned from, and is in c of n visits of a week. If nothing has changed, given the sum
+c + c_j, c is Binomial(c + c_j, n / (n + N)) for a rare finding, which is exact enough; for common ones (30 expected
+or more) the difference of two shares is normal. Words that the model does not know, as a share of a visit's words, have
+no rate to be compared with: a week's mean is compared with that of the weeks before it. Decisions: the probabilities
+that were shown with the tags decided on in a week add up to as many confirmations as there should be.
+
+Visits are not independent: those of a day have a doctor or a cold in common. How much more the days of a week differ
+than independent visits would (`unrest`) is found for each finding from the weeks themselves, with the help of all other
+findings, and bands are wider for it.
+
+**False alarms.** A week is looked at `tests` times; each look may be wrong with chance `FALSE_ALARMS` / tests, so a
+week in which nothing has changed brings any sentence with a chance of at most `FALSE_ALARMS` (Bonferroni). Departments
+change from week to week by themselves: what left its band by less than a factor of `WORTH` is not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom, norm
+
+from whatelse.annotators.decisions import Opinion
+from whatelse.cohort import Vocabulary
+from whatelse.types import Floats
+from whatelse.visits import Visit
+
+AT_ONCE = 500  # visits read in one pass
+FALSE_ALARMS = 0.01  # a week
+WORTH = 1.25
+COMMON = 30  # expected visits from which on shares are compared as normal
+WORDS_WORTH = 0.02  # a rise of the share of unknown words that is worth saying
+POOLED = 10
+FEW = 50  # visits of a week below which nothing is said of it
+
+
+@dataclass
+class Week:
+    """Counts of a week that begins on a Monday; None: of visits without a time."""
+
+    begins: date | None
+    visits: int = 0
+    days: dict[date | None, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    unknown: float = 0.0  # sums over visits that have words: share of those that are unknown, and its square
+    unknown_squared: float = 0.0
+    with_words: int = 0
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A share or a rate that left its band in a week."""
+
+    week: date | None
+    kind: str  # anchor, finding, words or decisions
+    name: str
+    observed: float
+    usual: float
+    low: float
+    high: float
+    sentence: str
+
+
+def by_week(visits: Iterable[Visit], vocabulary: Vocabulary) -> list[Week]:
+    """What the visits of each week have, in order of time. O(length of the records)."""
+    weeks: dict[date | None, Week] = {}
+    remaining = iter(visits)
+    while some := list(islice(remaining, AT_ONCE)):
+        found = vocabulary.reader.present(some)
+        unknown, words = vocabulary.reader.unknown_words(some)
+        for v, visit in enumerate(some):
+            key = monday(visit.time)
+            week = weeks.setdefault(key, Week(key, counts=np.zeros(len(vocabulary.names), np.int64)))
+            week.visits += 1
+            day = None if visit.time is None else visit.time.date()
+            visits_of_day, counts = week.days.get(day) or (0, np.zeros(len(vocabulary.names), np.int64))
+            present = found.indices[found.indptr[v] : found.indptr[v + 1]]
+            counts[present] += 1
+            week.counts[present] += 1
+            week.days[day] = (visits_of_day + 1, counts)
+            if words[v]:
+                share = unknown[v] / words[v]
+                week.unknown, week.unknown_squared = week.unknown + share, week.unknown_squared + share**2
+                week.with_words += 1
+    return sorted(weeks.values(), key=lambda week: week.begins or date.min)
+
+
+def alarms(vocabulary: Vocabulary, weeks: list[Week], opinions: Iterable[Opinion] = ()) -> list[Alarm]:
+    """All that left its band, week by week. Weeks with fewer than `FEW` visits are not judged."""
+    decided, wider = _decided(opinions), unrest(weeks)
+    out: list[Alarm] = []
+    before = Week(None)
+    for week in weeks:
+        tests = len(vocabulary.names) + 1 + len(decided.get(week.begins, {}))
+        if week.visits >= FEW:
+            out += _findings(vocabulary, week, wider, FALSE_ALARMS / tests)
+            out += _words(week, before, FALSE_ALARMS / tests)
+        for condition, tags in decided.pop(week.begins, {}).items():
+            out += _confirmed(week.begins, condition, tags, FALSE_ALARMS / tests)
+        before.unknown += week.unknown
+        before.unknown_squared += week.unknown_squared
+        before.with_words += week.with_words
+    for begins, conditions in sorted(decided.items(), key=lambda item: item[0] or date.min):  # weeks without visits
+        for condition, tags in conditions.items():
+            out += _confirmed(begins, condition, tags, FALSE_ALARMS / (len(vocabulary.names) + 1 + len(conditions)))
+    return out
+
+
+def unrest(weeks: list[Week]) -> Floats:
+    """(n,) variance of findings between the days of a week over that of independent visits; at least 1.
+
+    Pearson's statistic over its degrees of freedom, to which `POOLED` more are added with the mean of all findings.
+    """
+    squares, freedom = np.zeros(weeks[0].counts.size if weeks else 0), 0
+    for week in weeks:
+        days = [day for day in week.days.values() if day[0] >= 10]
+        if len(days) < 2:
+            continue
+        n, c = np.array([day[0] for day in days], float)[:, None], np.stack([day[1] for day in days])
+        p = c.sum(0) / n.sum()
+        squares += ((c - n * p) ** 2 / np.maximum(n * p * (1 - p), 0.05)).sum(0)
+        freedom += len(days) - 1
+    if not freedom:
+        return np.ones(squares.size)
+    mean = max(float(squares.mean()) / freedom, 1.0)
+    return np.maximum((squares + POOLED * mean) / (freedom + POOLED), 1.0)
+
+
+def band(learned: Floats, N: int, n: int, chance: float, wider: Floats | float = 1.0) -> tuple[Floats, Floats]:
+    """(k,) lowest and highest number of n visits that findings of `learned` (k,) of N visits have, but for `chance`."""
+    c = np.asarray(learned, float)
+    p, tail = (c + 0.5) / (N + 1.0), chance / 2
+    z = float(norm.ppf(1 - tail))
+    wide = z * np.sqrt(p * (1 - p) * n * (1 + n / N))
+    # rare: the largest c that the conditional test lets pass, found from the odds of its binomial
+    low = np.where(n * p >= COMMON, n * p - wide, _rare(c, N, n, tail, upper=False))
+    high = np.where(n * p >= COMMON, n * p + wide, _rare(c, N, n, tail, upper=True))
+    middle, more = n * p, np.sqrt(wider)
+    low, high = middle - more * (middle - low), middle + more * (high - middle)
+    return np.maximum(np.ceil(low), 0), np.minimum(np.floor(high), n)
+
+
+def _rare(learned: Floats, N: int, n: int, tail: float, *, upper: bool) -> Floats:
+    """By bisection over c in 0 … n: how far c may go until Binomial(c + learned, n/(n+N)) gives it less than `tail`."""
+    share = n / (n + N)
+    if upper:  # the largest c with P(C >= c) >= tail
+        low, high = np.zeros(learned.size), np.full(learned.size, float(n))
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            inside = binom.sf(middle - 1, middle + learned, share) >= tail
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.where(binom.sf(high - 1, high + learned, share) >= tail, high, low)
+    low, high = np.full(learned.size, -1.0), np.full(learned.size, float(n))  # the smallest c with P(C <= c) >= tail
+    while (high - low > 1).any():
+        middle = np.floor((low + high) / 2)
+        inside = binom.cdf(middle, middle + learned, share) >= tail
+        low, high = np.where(inside, low, middle), np.where(inside, middle, high)
+    return high
+
+
+def out_of_band(vocabulary: Vocabulary, counts: NDArray[np.int64], visits: int) -> NDArray[np.bool_]:
+    """(n,) the findings whose `counts` (n,) among so many visits left their bands; none where visits are too few."""
+    if visits < FEW:
+        return np.zeros(counts.size, bool)
+    low, high = band(vocabulary.counts.astype(float), vocabulary.visits, visits, FALSE_ALARMS / counts.size)
+    ratio = (counts + 0.5) / (visits * (vocabulary.counts + 0.5) / (vocabulary.visits + 1.0) + 0.5)
+    left: NDArray[np.bool_] = ((counts < low) | (counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
+    return left
+
+
+def _findings(vocabulary: Vocabulary, week: Week, wider: Floats, chance: float) -> list[Alarm]:
+    N, n = vocabulary.visits, week.visits
+    low, high = band(vocabulary.counts.astype(float), N, n, chance, wider)
+    usual = (vocabulary.counts + 0.5) / (N + 1.0)
+    ratio = (week.counts + 0.5) / (n * usual + 0.5)
+    left = ((week.counts < low) | (week.counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
+    out = []
+    for j in np.flatnonzero(left).tolist():
+        name = vocabulary.names[j]
+        kind = "anchor" if name.startswith("anchor:") else "finding"
+        what = f"the anchor of {name.removeprefix('anchor:')}" if kind == "anchor" else f"'{name}'"
+        sentence = (
+            f"{_when(week.begins)} {what} was in {week.counts[j] / n:.1%} of {n:,} visits; of those learned from it "
+            f"was in {usual[j]:.1%}, and between {low[j] / n:.1%} and {high[j] / n:.1%} would be chance"
+        )
+        share = float(week.counts[j]) / n
+        limits = float(low[j]) / n, float(high[j]) / n
+        out.append(Alarm(week.begins, kind, name, share, float(usual[j]), *limits, sentence))
+    return out
+
+
+def _words(week: Week, before: Week, chance: float) -> list[Alarm]:
+    if min(week.with_words, before.with_words) < FEW:
+        return []
+    now, usual = week.unknown / week.with_words, before.unknown / before.with_words
+    variance = max(before.unknown_squared / before.with_words - usual**2, 1e-12)
+    wide = float(norm.ppf(1 - chance / 2)) * np.sqrt(variance * (1 / week.with_words + 1 / before.with_words))
+    if abs(now - usual) <= max(wide, WORDS_WORTH):
+        return []
+    sentence = (
+        f"{_when(week.begins)} the model did not know {now:.1%} of the words of the notes; in the weeks before it "
+        f"did not know {usual:.1%}, and up to {usual + wide:.1%} would be chance"
+    )
+    return [Alarm(week.begins, "words", "words", now, usual, usual - wide, usual + wide, sentence)]
+
+
+def _decided(opinions: Iterable[Opinion]) -> dict[date | None, dict[str, list[tuple[float, bool]]]]:
+    """Week -> condition, and "" for all -> (probability shown, whether confirmed) of the tags decided on."""
+    out: dict[date | None, dict[str, list[tuple[float, bool]]]] = {}
+    for opinion in opinions:
+        if opinion.probability is not None and opinion.at:
+            of_week = out.setdefault(monday(datetime.fromisoformat(opinion.at)), {})
+            for name in ("", opinion.condition):
+                of_week.setdefault(name, []).append((opinion.probability, opinion.confirmed))
+    return out
+
+
+def _confirmed(begins: date | None, condition: str, tags: list[tuple[float, bool]], chance: float) -> list[Alarm]:
+    p, n = np.array([tag[0] for tag in tags]), len(tags)
+    expected, confirmed = float(p.sum()), sum(tag[1] for tag in tags)
+    wide = float(norm.ppf(1 - chance / 2)) * float(np.sqrt((p * (1 - p)).sum())) + 1.0  # one for small numbers
+    ratio = (confirmed + 0.5) / (expected + 0.5)
+    if n < FEW or abs(confirmed - expected) <= wide or 1 / WORTH < ratio < WORTH:
+        return []
+    what = f"tags of {condition}" if condition else "tags"
+    low, high = max(expected - wide, 0.0), expected + wide
+    sentence = (
+        f"{_when(begins)} {confirmed:,} of {n:,} {what} that were decided on were confirmed; the probabilities shown "
+        f"with them add up to {expected:.0f}, and between {low:.0f} and {high:.0f} would be chance"
+    )
+    return [Alarm(begins, "decisions", condition or "all", confirmed / n, expected / n, low / n, high / n, sentence)]
+
+
+def monday(time: datetime | None) -> date | None:
+    """The Monday of a time's week."""
+    return None if time is None else time.date() - timedelta(days=time.weekday())
+
+
+def _when(begins: date | None) -> str:
+    return "Without a time," if begins is None else f"In the week of {begins}"
+
+
+def summary(vocabulary: Vocabulary, weeks: list[Week], found: list[Alarm]) -> dict[str, Any]:
+    """Weeks and alarms, and what they were compared with, as JSON values."""
+    return {
+        "learned_from": vocabulary.visits,
+        "findings": len(vocabulary.names),
+        "false_alarms_a_week": FALSE_ALARMS,
+        "weeks": [
+            {
+                "begins": None if week.begins is None else week.begins.isoformat(),
+                "visits": week.visits,
+                "judged": week.visits >= FEW,
+                "unknown_words": week.unknown / week.with_words if week.with_words else None,
+                "anchors": {
+                    c: int(week.counts[j]) / week.visits
+                    for c, j in zip(vocabulary.conditions, vocabulary.anchor_columns.tolist(), strict=True)
+                },
+                "alarms": [alarm.sentence for alarm in found if alarm.week == week.begins],
+            }
+            for week in weeks
+        ],
+    }

@@ -1,1 +1,0 @@
-"""The model file, and other programs' formats."""

@@ -1,0 +1,1 @@
+"""The model file, its signature and its summary."""

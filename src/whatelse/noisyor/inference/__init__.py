@@ -1,0 +1,1 @@
+"""Answers of a noisy-or model: search, enumeration, sampling."""

@@ -1,0 +1,284 @@
+"""Query: a question as arrays: what is present, not observed, confirmed, rejected, counted, for one visit or many.
+
+Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
+and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
+
+Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
+condition has its look, and a rejected one adds log(1 - real) to the log odds of its look: that of something else.
+
+`reduce_visit` then shrinks one visit to the problem that inference works on: the M conditions still free and
+the P findings present. Whatever is certain (confirmed, rejected, absent findings) has become a constant or a
+unary term by then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from whatelse.errors import QueryError
+from whatelse.noisyor.joint import JointModel, Model
+from whatelse.noisyor.likelihood import Rows, Tables, as_evidence, as_indices, as_rows
+from whatelse.noisyor.params import NoisyOr
+from whatelse.types import Floats, Ints
+
+FREE, CONFIRMED, REJECTED = 0, 1, 2
+POSSIBLE, NO_STATE = -1, -2  # otherwise: the index of the finding that cannot be as it is
+TINY_LEAK = 1e-280  # stands for a leak of zero in bounds; log(0) has no gain to bound with
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """V visits asked about at once; `single` says that one visit was given, not a list of one."""
+
+    present: Rows
+    unobserved: Rows
+    status: NDArray[np.int8]  # (V, m) FREE, CONFIRMED or REJECTED
+    count: Ints  # (V,) exact number of conditions on, or -1
+    evidence: Floats  # (V, m)
+    single: bool
+    share: Floats  # (V, m) P(condition | its look): `real`, 1 where confirmed, 0 where rejected
+
+    @property
+    def size(self) -> int:
+        """How many visits are asked about."""
+        return self.count.size
+
+
+def lay_out(
+    model: Model,
+    present: Any,
+    unobserved: Any = None,
+    confirmed: Any = None,
+    rejected: Any = None,
+    count: ArrayLike | None = None,
+    evidence: ArrayLike | None = None,
+) -> tuple[NoisyOr, Query]:
+    """Check a question and lay it out; a Query given as `present` is one already. Returns the noisy-or it is put to.
+
+    See `posterior` for the forms each argument takes.
+    """
+    noisyor = model.noisyor if isinstance(model, JointModel) else model
+    if isinstance(present, Query):
+        return noisyor, present
+    if isinstance(model, JointModel) and evidence is None and not model.evidence.says_nothing:
+        evidence = _own_evidence(model, present, unobserved)
+    query = _checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
+    if isinstance(model, JointModel) and (company := model.evidence.company).any():
+        query = replace(query, evidence=query.evidence + (query.status == CONFIRMED) @ company.T)
+    return noisyor, _of_looks(query, model.evidence.real) if isinstance(model, JointModel) and count is None else query
+
+
+def _of_looks(query: Query, real: Floats) -> Query:
+    """The question put to looks of which a share `real` (m,) is the condition. With a count looks are conditions."""
+    if (real == 1).all():
+        return query
+    no = (query.status == REJECTED) & (real < 1)
+    with np.errstate(divide="ignore"):
+        unreal = np.log1p(-real)
+    return replace(
+        query,
+        status=np.where(no, FREE, query.status).astype(np.int8),
+        evidence=query.evidence + np.where(no, unreal, 0.0),
+        share=np.where(query.status == FREE, real, query.share),
+    )
+
+
+def _own_evidence(model: JointModel, present: Any, unobserved: Any) -> Floats:
+    """(V, m), or (m,) of a single visit: what a joint model's evidence says of the visits asked about."""
+    if not _is_one(present):
+        shared = unobserved is not None and _is_one(unobserved)
+        return model.evidence(present, [unobserved] * len(present) if shared else unobserved)
+    here = as_indices(present, model.n, "present")
+    hidden = as_indices([] if unobserved is None else unobserved, model.n, "unobserved")
+    return model.evidence.of_one(here, hidden)
+
+
+def _checked(
+    model: NoisyOr,
+    present: Any,
+    unobserved: Any,
+    confirmed: Any,
+    rejected: Any,
+    count: ArrayLike | None,
+    evidence: ArrayLike | None,
+) -> Query:
+    single = _is_one(present)
+    V = 1 if single else (present.shape[0] if hasattr(present, "shape") else len(present))
+    rows = {
+        name: _rows(value, single, V, size, name)
+        for name, value, size in (
+            ("present", present, model.n),
+            ("unobserved", unobserved, model.n),
+            ("confirmed", confirmed, model.m),
+            ("rejected", rejected, model.m),
+        )
+    }
+    _disjoint(rows["present"], rows["unobserved"], model.n, "finding", "both present and unobserved")
+    _disjoint(rows["confirmed"], rows["rejected"], model.m, "condition", "both confirmed and rejected")
+
+    status = np.full((V, model.m), FREE, np.int8)
+    for name, code in (("confirmed", CONFIRMED), ("rejected", REJECTED)):
+        start, index = rows[name]
+        status[np.repeat(np.arange(V), np.diff(start)), index] = code
+    counts = _counts(count, V)
+    low, high = (status == CONFIRMED).sum(1), (status != REJECTED).sum(1)
+    wrong = np.flatnonzero((counts >= 0) & ((counts < low) | (counts > high)))
+    if wrong.size:
+        v = wrong[0]
+        raise QueryError(f"count of visit {v} is {counts[v]}, but {low[v]} are confirmed and {high[v]} not rejected")
+    added = np.zeros((V, model.m)) if evidence is None else as_evidence(evidence, V, model.m)
+    return Query(
+        present=_by_weight(rows["present"], model.weight),
+        unobserved=rows["unobserved"],
+        status=status,
+        count=counts,
+        evidence=added,
+        single=single,
+        share=(status != REJECTED).astype(np.float64),
+    )
+
+
+def _is_one(value: Any) -> bool:
+    """Whether `value` is one visit's indices (or its mask), not a list of visits."""
+    if sparse.issparse(value):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype != object
+    return len(value) == 0 or np.ndim(value[0]) == 0
+
+
+def _rows(value: Any, single: bool, V: int, size: int, what: str) -> Rows:
+    if value is None:
+        return np.zeros(V + 1, np.int64), np.empty(0, np.int64)
+    if _is_one(value):  # for many visits: the same for each of them
+        index = as_indices(value, size, what)
+        return np.arange(V + 1, dtype=np.int64) * index.size, np.tile(index, V)
+    if single:
+        raise QueryError(f"{what} is a list of visits but present is one visit; give one visit's indices")
+    rows = as_rows(value, size, what)
+    if rows[0].size != V + 1:
+        raise QueryError(f"{what} has {rows[0].size - 1} visits but present has {V}")
+    return rows
+
+
+def _counts(count: ArrayLike | None, V: int) -> Ints:
+    given = np.asarray(-1 if count is None else count)
+    if not np.issubdtype(given.dtype, np.integer) or given.shape not in ((), (V,)):
+        raise QueryError(f"count has type {given.dtype} and shape {given.shape}, needs one whole number or {V} of them")
+    if count is not None and (given < 0).any():
+        raise QueryError(f"count is {given.min()}, needs 0 or more")
+    return np.broadcast_to(given, (V,)).astype(np.int64)
+
+
+def _disjoint(a: Rows, b: Rows, size: int, noun: str, problem: str) -> None:
+    if a[1].size == 0 or b[1].size == 0:
+        return
+    first, second = (np.repeat(np.arange(s.size - 1), np.diff(s)) * size + i for s, i in (a, b))
+    both = np.intersect1d(first, second)
+    if both.size:
+        raise QueryError(f"{noun} {both[0] % size} of visit {both[0] // size} is {problem}; it can be only one")
+
+
+def _by_weight(rows: Rows, weight: Floats) -> Rows:
+    """Within each visit, findings of equal weight side by side: one logarithm then serves all of them."""
+    start, index = rows
+    if weight.size == 0 or weight.min() == weight.max():
+        return rows
+    visit = np.repeat(np.arange(start.size - 1), np.diff(start))
+    return start, index[np.lexsort((index, weight[index], visit))]
+
+
+@njit(cache=True, nogil=True)
+def reduce_visit(
+    present: Ints, unobserved: Ints, status: NDArray[np.int8], evidence: Floats,
+    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables,
+) -> tuple[int, float, float, Ints, Floats, Floats, Floats, Floats]:  # fmt: skip
+    """One visit as a problem over its free conditions: log P(x, y) = base + sum_k y_k unary_k + sum_j w_j log p_j(y).
+
+    Returns (verdict, base, scale, free (M,), unary (M,), on (P,), w (P,), rows (M, P)):
+    verdict  POSSIBLE, or the index of a finding that no state allowed can make as it is
+    scale    the size of the numbers added up, which rounding errors are in proportion to
+    on       p_j with only the confirmed conditions on; TINY_LEAK where it is zero
+    rows     fail of the free conditions and present findings
+
+    Conditions that an absent finding rules out (fail 0) are not free. Cost O(m (P + unobserved)).
+    """
+    m = status.size
+    linear = t.log_fail_sum.copy()
+    sure = t.sure_sum.copy()
+    base = t.log_none + t.log_quiet_sum
+    always = t.always_sum
+    for part in (present, unobserved):
+        for j in part:
+            base -= t.log_quiet[j]
+            always -= t.always[j]
+            for i in range(m):
+                linear[i] -= t.log_fail[j, i]
+                sure[i] -= t.sure[j, i]
+
+    chosen = np.empty(m, np.int64)
+    M = 0
+    scale = abs(base)
+    blocked = always > 0
+    for i in range(m):
+        if status[i] == CONFIRMED:
+            base += linear[i] + t.log_odds[i] + evidence[i]
+            scale += abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i])
+            for k in range(i):
+                if status[k] == CONFIRMED:
+                    base += coupling[i, k]
+            blocked |= sure[i] > 0
+        elif status[i] == FREE and sure[i] == 0:
+            chosen[M] = i
+            M += 1
+    free = chosen[:M]
+    unary = np.empty(M)
+    for q in range(M):
+        i = free[q]
+        unary[q] = linear[i] + t.log_odds[i] + evidence[i]
+        scale = max(scale, abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i]))
+        for k in range(m):
+            if status[k] == CONFIRMED:
+                unary[q] += coupling[i, k]
+
+    P = 0
+    for j in present:
+        P += weight[j] > 0.0
+    on, w, rows = np.empty(P), np.empty(P), np.empty((M, P))
+    verdict = POSSIBLE
+    c = 0
+    for j in present:
+        if weight[j] == 0.0:
+            continue
+        p = leak[j]
+        for i in range(m):
+            if status[i] == CONFIRMED:
+                p = p * fail[i, j] + (1.0 - fail[i, j])
+        reachable = p > 0.0
+        for q in range(M):
+            rows[q, c] = fail[free[q], j]
+            reachable |= rows[q, c] < 1.0
+        if not reachable and verdict == POSSIBLE:
+            verdict = j
+        on[c] = max(p, TINY_LEAK)
+        w[c] = weight[j]
+        c += 1
+
+    if blocked and verdict == POSSIBLE:  # rare: look for the absent finding that had to be there
+        seen = np.zeros(leak.size, np.bool_)
+        for part in (present, unobserved):
+            for j in part:
+                seen[j] = True
+        for j in range(leak.size):
+            impossible = t.always[j]
+            for i in range(m):
+                impossible |= status[i] == CONFIRMED and t.sure[j, i]
+            if impossible and not seen[j] and verdict == POSSIBLE:
+                verdict = j
+    return verdict, base, scale, free, unary, on, w, rows

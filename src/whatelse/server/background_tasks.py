@@ -1,0 +1,79 @@
+"""What a server does on its own, beside answering: follow a model that another process has loaded, forget what is old
+enough of the audit and of the cards, free what only the garbage collector finds when nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+
+from whatelse.errors import WhatelseError
+from whatelse.server.ehr.cds.log import prune
+from whatelse.server.service import Service
+from whatelse.store import audit
+
+log = logging.getLogger("whatelse.server")
+LOOK = 1.0  # seconds between looks at which model serves
+PRUNE = 3600.0  # seconds between looks for what is old enough to go
+SWEEP, AT_LAST = 600.0, 3600.0  # seconds between full collections: when nobody waits, and whoever waits
+YOUNG, OLDER, NEVER = 2_000, 10, 1_000_000  # thresholds of the collector's three generations
+
+
+def settle() -> None:
+    """Before serving: a full collection stops everybody for 50 ms and more, so none is to come by itself.
+
+    Model, visits and libraries stay, and need not be looked through. A request leaves nothing for the collector
+    (a test counts), so full collections are left to `chores`; the small ones, of what is new, go on as ever.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, OLDER, NEVER)
+
+
+async def chores(service: Service) -> None:
+    """Run for as long as the server does."""
+    seen, pruned = service.tagger.digest_, float("-inf")
+    swept = time.monotonic()
+    while True:
+        since = time.monotonic() - swept
+        if since > (SWEEP if service.admissions.under_way == 0 else AT_LAST):
+            gc.collect()
+            swept = time.monotonic()
+        try:
+            newest = await service.pools.access.run(service.store.newest_model)
+            if newest is not None and newest != seen:
+                await _follow(service, newest)
+                seen = newest
+            if time.monotonic() - pruned > PRUNE:
+                pruned = time.monotonic()
+                await _forget(service)
+        except Exception as problem:  # a database that is away, threads that are busy: whatever it is, look again
+            log.warning("chores: %s", type(problem).__name__)
+        await asyncio.sleep(LOOK)
+
+
+async def _forget(service: Service) -> None:
+    """Remove what the settings say is old enough."""
+    settings, engine = service.settings, service.store.engine
+    if settings.audit_days:
+        count = await service.pools.slow.run(audit.prune, engine, settings.audit_days)
+        log.info("audit lines removed by age: %d", count)
+    if settings.cds_days:
+        count = await service.pools.slow.run(prune, engine, settings.cds_days)
+        log.info("cards and looks removed by age: %d", count)
+
+
+async def _follow(service: Service, digest: str) -> None:
+    """Another process on this database serves another model by now: load ours again, and do not announce it."""
+    if digest == service.tagger.digest_:
+        return
+    try:
+        found = await service.pools.slow.run(service.reload, False)
+    except WhatelseError as refused:
+        log.error("another process has loaded a model; the old one goes on serving here: %s", refused)
+        return
+    if found == digest:
+        log.warning("model loaded again, as another process did: digest=%s", found)
+    else:
+        log.error("another process serves another model than the file here: digest=%s", found)

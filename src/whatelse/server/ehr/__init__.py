@@ -1,0 +1,1 @@
+"""Connection to an EHR: CDS Hooks and SMART launches."""

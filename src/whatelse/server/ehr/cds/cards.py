@@ -1,0 +1,201 @@
+"""From a reading to cards: which tags are worth one, and what it says.
+
+A card says no more of the record than its reasons need, in the model's own words, and with every sign written as a
+character reference: neither Markdown nor HTML can be made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whatelse.explanations import Tag
+from whatelse.reading import Reading
+from whatelse.server.ehr.cds.log import Card
+from whatelse.server.ehr.cds.threshold import MOST, stays
+from whatelse.server.findings import in_words, telling, title
+from whatelse.sources.codings import Codings
+from whatelse.visits import Known
+
+SUMMARY = 140  # characters; CDS Hooks wants fewer
+REASONS = 4
+WORTH_SAYING = 0.3  # log odds
+RISEN = 0.5  # log odds that a tag must have risen by since it was overridden, beside a changed record
+URGENT = 0.75
+SYSTEMS = {"snomed": "http://snomed.info/sct", "icd10": "http://hl7.org/fhir/sid/icd-10-cm"}
+CLINICAL = "http://terminology.hl7.org/CodeSystem/condition-clinical"
+STATUS = "http://terminology.hl7.org/CodeSystem/condition-ver-status"
+CATEGORY = "http://terminology.hl7.org/CodeSystem/condition-category"
+EXTERNAL_CAUSES = "VWXY"  # chapter of ICD-10-CM that no encounter diagnosis may come from
+OVERRIDE = "urn:whatelse:override"
+REJECTIONS = ("not-present", "ruled-out")  # reasons that say that the patient does not have the condition
+OVERRIDES = {
+    "not-present": "The patient does not have it",
+    "ruled-out": "Looked for and ruled out",
+    "not-relevant": "Not relevant to this visit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A tag worth a card, and why it is said again if it was overridden before."""
+
+    tag: Tag
+    rank: int
+    again: bool = False
+
+
+def evidence_of(reading: Reading) -> str:
+    """A digest of what the record says to the model: it changes when a finding does, and not when words do."""
+    parts = [reading.present.tobytes(), b"|", reading.unobserved.tobytes()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def choose(
+    reading: Reading, known: Known, before: Sequence[Card], threshold: float, evidence: str
+) -> tuple[list[Chosen], list[Tag]]:
+    """At most MOST tags at or above the threshold, likeliest first; and the likeliest tags whatever they are.
+
+    A tag shown at the last look stays until it is HOLD below the threshold. One that was overridden comes back only
+    if the record has changed and the tag has risen by RISEN since. What the record has as a diagnosis is not said.
+    """
+    last = {card.condition: card for card in before}
+    labels = reading.tagger.vocabulary_.anchors.labels(reading.visit)
+    names = reading.tagger.vocabulary_.anchors.names
+    written = {name for name, true in zip(names, labels or (), strict=False) if true}
+    ranked = [Chosen(tag, rank) for rank, tag in enumerate(reading.suggest(known).tags, start=1)]
+    found = []
+    for candidate in ranked:
+        tag, card = candidate.tag, last.get(candidate.tag.condition)
+        if card is not None and card.outcome == "overridden":  # dismissed: the tag is still open
+            if returns(tag, card, threshold, evidence):
+                found.append(replace(candidate, again=True))
+            continue
+        needed = stays(threshold) if card is not None and card.outcome is None else threshold
+        if tag.probability >= needed and tag.probability > tag.baseline:
+            found.append(candidate)
+    for condition, card in last.items():
+        if card.outcome == "overridden" and condition in known.rejected and card.evidence != evidence:
+            tags = reading.suggest(known.without(condition)).tags
+            rank, tag = next((r, t) for r, t in enumerate(tags, start=1) if t.condition == condition)
+            if returns(tag, card, threshold, evidence):
+                found.append(Chosen(tag, rank, again=True))
+    found = [c for c in found if c.tag.condition not in written]
+    found.sort(key=lambda c: -c.tag.probability)
+    return found[:MOST], [c.tag for c in ranked[:MOST]]
+
+
+def returns(tag: Tag, card: Card, threshold: float, evidence: str) -> bool:
+    """Whether an overridden card comes back: the record has changed, and the log odds have risen by RISEN."""
+    risen = _odds(tag.probability) >= _odds(card.probability) * math.exp(RISEN)
+    return card.evidence != evidence and tag.probability >= threshold and risen
+
+
+def _odds(probability: float) -> float:
+    return probability / max(1e-12, 1 - probability)
+
+
+def card_number(secret: bytes, *parts: object) -> str:
+    """A number that is the same for the same card: a second call that finds nothing new shows the same cards."""
+    digest = hmac.digest(secret, "\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+def render(
+    chosen: Chosen,
+    card: Card,
+    reading: Reading,
+    known: Known,
+    unseen: Sequence[str],
+    codings: Codings,
+    patient: str,
+    about: str,
+    launch: str | None,
+) -> dict[str, Any]:
+    """A card as CDS Hooks has it."""
+    tagger, condition = reading.tagger, chosen.tag.condition
+    name = title(condition, tagger)
+    share = f"{chosen.tag.probability:.0%}"
+    summary = f"What else? {name}: {share}"
+    shown: dict[str, Any] = {
+        "uuid": card.uuid,
+        "summary": summary if len(summary) < SUMMARY else summary[: SUMMARY - 2] + "…",
+        "indicator": "warning" if chosen.tag.probability >= URGENT else "info",
+        "detail": _detail(chosen, reading, known, unseen),
+        "source": {"label": "whatelse", **({"url": about} if about else {})},
+        "suggestions": [
+            {
+                "label": f"Add as a provisional diagnosis: {name}"[:200],
+                "uuid": card.suggestion,
+                "actions": [
+                    {
+                        "type": "create",
+                        "description": f"A draft entry for {name}; the EHR writes it, if you say so"[:300],
+                        "resource": draft(condition, name, card.visit, patient, codings),
+                    }
+                ],
+            }
+        ],
+        "selectionBehavior": "at-most-one",
+        "overrideReasons": [{"code": c, "system": OVERRIDE, "display": d} for c, d in OVERRIDES.items()],
+    }
+    if launch:
+        shown["links"] = [{"label": "Open the visit in whatelse", "url": launch, "type": "smart"}]
+    return shown
+
+
+def _detail(chosen: Chosen, reading: Reading, known: Known, unseen: Sequence[str]) -> str:
+    tagger, condition = reading.tagger, chosen.tag.condition
+    because = reading.why(known.without(condition), condition)
+    strong = [
+        in_words(r.finding, tagger)
+        for r in because.reasons
+        if r.present and r.log_odds >= WORTH_SAYING and telling(r.finding, tagger) and "#" not in r.finding
+    ][:REASONS]
+    lines = []
+    if chosen.again:
+        lines.append("Said again: the record has changed since this was set aside.")
+    lines.append(f"Estimated at {chosen.tag.probability:.0%}; {chosen.tag.baseline:.1%} of all visits here have it.")
+    if strong:
+        lines.append("Speaks for it: " + ", ".join(plain(text) for text in strong) + ".")
+    if known.confirmed:
+        confirmed = ", ".join(plain(title(c, tagger)) for c in known.confirmed)
+        lines.append(f"Beside what is confirmed: {confirmed}.")
+    if unseen:
+        lines.append("Not seen: " + ", ".join(plain(text) for text in unseen) + ".")
+    lines.append("Supports judgement and does not replace it.")
+    return "\n\n".join(lines)
+
+
+def plain(text: str, most: int = 60) -> str:
+    """Text that stays text in Markdown and HTML: every sign but letters, digits and blanks as a character reference."""
+    text = " ".join(text.split())
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in text)
+
+
+def draft(condition: str, name: str, encounter: str, patient: str, codings: Codings) -> dict[str, Any]:
+    """A Condition of this visit for the EHR to write: provisional, in whatever codes are sure."""
+    coding = [
+        {"system": SYSTEMS[c.system], "code": _dotted(c.system, c.code), "display": c.name or name}
+        for c in codings.drafts.get(condition, ())
+        if not (c.system == "icd10" and c.code[:1] in EXTERNAL_CAUSES)
+    ]
+    return {
+        "resourceType": "Condition",
+        "clinicalStatus": {"coding": [{"system": CLINICAL, "code": "active"}]},
+        "verificationStatus": {"coding": [{"system": STATUS, "code": "provisional"}]},
+        "category": [{"coding": [{"system": CATEGORY, "code": "encounter-diagnosis"}]}],
+        "code": {**({"coding": coding} if coding else {}), "text": name},
+        "subject": {"reference": f"Patient/{patient}"},
+        "encounter": {"reference": f"Encounter/{encounter}"},
+    }
+
+
+def _dotted(system: str, code: str) -> str:
+    return f"{code[:3]}.{code[3:]}" if system == "icd10" and len(code) > 3 else code

@@ -1,0 +1,238 @@
+"""CardLog: the cards of each visit, what came of them, and every look that was taken, shown or not.
+
+Feedback names a card by its number alone, so cards are kept: in memory for those just shown, in the database for as
+long as the setting `cds_days` says. Rows are written by a thread of their own, many in one commit: nobody waits for the
+disk to see a card.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from whatelse.server.lru import Lru
+from whatelse.store import Event, StoreError, chain, schema
+from whatelse.store.cross_check import CARDS_REMOVED
+from whatelse.store.engine import reading, writing
+from whatelse.store.retention import cutoff
+
+VISITS = 5_000  # whose cards are in memory
+BATCH = 500
+_card, _look, _switch = schema.cds_card, schema.cds_look, schema.cds_switch
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card as it was made: for whom, about what, how likely, by which model on which evidence, and what came of
+    it."""
+
+    uuid: str
+    visit: str
+    condition: str
+    suggestion: str
+    probability: float
+    rank: int
+    threshold: float
+    evidence: str
+    model: str
+    hook: str
+    actor: str
+    shown: bool
+    at: datetime
+    outcome: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One call of a hook: what was likeliest, how many cards there were, and what of the record was not seen."""
+
+    at: datetime
+    visit: str
+    hook: str
+    actor: str
+    shown: bool
+    cards: int
+    top: list[list[Any]]
+    unseen: list[str]
+
+
+class CardLog:
+    """Cards and looks in the store's database. `close` it before the store."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._visits: Lru[str, tuple[Card, ...]] = Lru(VISITS)
+        self._cards: Lru[str, Card] = Lru(4 * VISITS)
+        self._queue: queue.SimpleQueue[Callable[[sa.Connection], None] | threading.Event | None] = queue.SimpleQueue()
+        self._mode: tuple[float, str | None] = (-10.0, None)
+        self._closed, self.failed = False, 0
+        self._writer = threading.Thread(target=self._write, name="whatelse-cards", daemon=True)
+        self._writer.start()
+
+    def close(self) -> None:
+        """Write what is waiting, and stop."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._writer.join()
+
+    # ---- cards
+
+    def of_visit(self, visit: str) -> tuple[Card, ...]:
+        """The cards of a visit, oldest first."""
+        return self._visits.made(visit, lambda: self._read(_card.c.visit == visit))
+
+    def find(self, uuid: str) -> Card | None:
+        """A card by its number."""
+        found = self._cards.get(uuid)
+        if found is None:
+            self.flush()
+            found = next(iter(self._read(_card.c.uuid == uuid)), None)
+        return found
+
+    def keep(self, cards: Sequence[Card], look: Look) -> None:
+        """Remember a look and the cards it gave; a card that is there already stays as it was."""
+        new = []
+        for card in cards:
+            known = self.of_visit(card.visit)
+            if all(card.uuid != other.uuid for other in known):
+                self._visits.put(card.visit, (*known, card))
+                self._cards.put(card.uuid, card)
+                new.append(card)
+
+        def write(connection: sa.Connection) -> None:
+            for card in new:
+                if connection.execute(sa.select(_card.c.uuid).where(_card.c.uuid == card.uuid)).first() is None:
+                    connection.execute(_card.insert().values(**_row(card)))
+            connection.execute(_look.insert().values(**_row(look)))
+
+        self._queue.put(write)
+
+    def settle(self, card: Card, outcome: str, reason: str | None) -> None:
+        """Note what came of a card."""
+        done = replace(card, outcome=outcome, reason=reason)
+        self._cards.put(card.uuid, done)
+        self._visits.put(card.visit, tuple(done if c.uuid == card.uuid else c for c in self.of_visit(card.visit)))
+        change = _card.update().where(_card.c.uuid == card.uuid).values(outcome=outcome, reason=reason)
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(change)
+
+        self._queue.put(write)
+
+    def _read(self, where: Any) -> tuple[Card, ...]:
+        with reading(self._engine) as connection:
+            rows = connection.execute(sa.select(*(_card.c[f.name] for f in fields(Card))).where(where).order_by("at"))
+            return tuple(Card(*row) for row in rows)
+
+    # ---- looks
+
+    def looks(self, since: datetime | None = None) -> list[Look]:
+        """Every look since a time, oldest first."""
+        self.flush()
+        query = sa.select(*(_look.c[f.name] for f in fields(Look))).order_by(_look.c.at, _look.c.id)
+        if since is not None:
+            query = query.where(_look.c.at >= since)
+        with reading(self._engine) as connection:
+            return [Look(*row) for row in connection.execute(query)]
+
+    def all_cards(self, since: datetime | None = None) -> list[Card]:
+        """Every card since a time."""
+        self.flush()
+        return list(self._read(_card.c.at >= since if since is not None else sa.true()))
+
+    def tops(self, visits: int) -> list[list[float]]:
+        """The probabilities of the likeliest tags at the last look at each of the newest visits."""
+        query = sa.select(_look.c.visit, _look.c.top).order_by(_look.c.at.desc(), _look.c.id.desc()).limit(3 * visits)
+        with reading(self._engine) as connection:
+            newest = {visit: top for visit, top in reversed(connection.execute(query).all())}
+        return [[float(p) for _, p in top] for top in list(newest.values())[-visits:]]
+
+    # ---- the switch
+
+    def mode(self) -> str | None:
+        """off, silent or show, as somebody switched it while the service runs; None for what the settings say."""
+        then, value = self._mode
+        if time.monotonic() - then > 1.0:
+            with reading(self._engine) as connection:
+                value = connection.execute(sa.select(_switch.c.value).where(_switch.c.name == "mode")).scalar()
+            self._mode = (time.monotonic(), value)
+        return value
+
+    def switch(self, mode: str | None) -> None:
+        """Switch cards: every server on this database follows within a second."""
+        with writing(self._engine) as connection:
+            connection.execute(_switch.delete().where(_switch.c.name == "mode"))
+            if mode is not None:
+                connection.execute(_switch.insert().values(name="mode", value=mode))
+        self._mode = (-10.0, None)
+
+    # ---- writing
+
+    def flush(self) -> None:
+        """Wait until everything asked for so far is written."""
+        done = threading.Event()
+        if not self._closed:
+            self._queue.put(done)
+            done.wait(30)
+
+    def _write(self) -> None:
+        last = False
+        while not last:
+            items = [self._queue.get()]
+            while len(items) < BATCH and not self._queue.empty():
+                items.append(self._queue.get())
+            waiting = [item for item in items if isinstance(item, threading.Event)]
+            batch = [item for item in items if item is not None and not isinstance(item, threading.Event)]
+            if batch:
+                self._commit(batch)
+            for done in waiting:  # after the commit: who waits wants to read it
+                done.set()
+            last = None in items
+
+    def _commit(self, batch: list[Callable[[sa.Connection], None]]) -> None:
+        try:
+            with writing(self._engine) as connection:
+                for work in batch:
+                    work(connection)
+        except (StoreError, sa.exc.SQLAlchemyError, ValueError):
+            if len(batch) == 1:
+                self.failed += 1
+                return
+            for work in batch:  # one that the database refuses must not take the others with it
+                self._commit([work])
+
+
+def prune(engine: sa.Engine, days: float, at: datetime | None = None) -> int:
+    """Remove cards and looks older than `days`; returns how many, and leaves an audit line. Decisions stay."""
+    with reading(engine) as connection:
+        before = cutoff(connection, _look.c.at, days, at or now())
+    with writing(engine) as connection:
+        count = sum(connection.execute(t.delete().where(t.c.at < before)).rowcount for t in (_card, _look))
+        if count:
+            told = {"removed": count, "days": days, "before": before.astimezone(UTC).isoformat()}
+            head = chain.lock(connection, schema.audit)
+            chain.append(connection, schema.audit, [Event(CARDS_REMOVED, "whatelse", detail=told).row()], head)
+        return count
+
+
+def card_digest(card: Card) -> str:
+    """A digest of a card as it was made, for the audit: a card that was changed later does not fit it."""
+    return chain.link("", [getattr(card, name) for name in chain.CARD])
+
+
+def _row(item: Card | Look) -> dict[str, Any]:
+    return {f.name: getattr(item, f.name) for f in fields(item)}
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,72 @@
+"""Routes about visits that are in no worklist: typed in, or posted by another system. Nothing of them is kept."""
+
+from __future__ import annotations
+
+from fastapi import HTTPException
+
+from whatelse.errors import QueryError
+from whatelse.server import answers, schemas
+from whatelse.server.policies import policy
+from whatelse.server.routing import Here, Router
+from whatelse.server.security.limits import too_much_text
+from whatelse.server.service import Service
+from whatelse.store import State
+from whatelse.tagger import Tagger
+from whatelse.visits import Known
+
+router = Router(prefix="/api", tags=["typed visits"])
+
+
+@router.post("/suggest")
+@policy("viewer")
+async def suggest(service: Here, asked: schemas.AskedVisit, full: bool = True) -> schemas.TypedView:
+    """Suggestions for a posted visit; with `full`, also marks and questions."""
+    tagger = service.tagger
+    state = _state(tagger, asked)
+    await _readable(service, asked.visit)
+
+    def work() -> schemas.TypedView:
+        reading = tagger.read(answers.typed(asked.visit))
+        view = answers.view(reading, state)
+        if not full:
+            return schemas.TypedView(**dict(view), marks=[], explains={}, questions=[])
+        found = answers.marks(reading, state)
+        asking = answers.questions(reading, state)
+        return schemas.TypedView(**dict(view), marks=found.marks, explains=found.explains, questions=asking)
+
+    try:
+        return await service.run(work)
+    except QueryError as refused:
+        raise HTTPException(422, str(refused)) from None
+
+
+@router.post("/why")
+@policy("viewer")
+async def why(service: Here, asked: schemas.AskedWhy) -> schemas.Why:
+    """The findings for and against one condition of a posted visit."""
+    tagger = service.tagger
+    state = _state(tagger, asked)
+    if asked.condition not in tagger.conditions_:
+        raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
+    await _readable(service, asked.visit)
+    try:
+        return await service.run(lambda: answers.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
+    except QueryError as refused:
+        raise HTTPException(422, str(refused)) from None
+
+
+def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
+    """What was given, if this model knows all of it and none of it both ways."""
+    given = State(tuple(asked.confirmed), tuple(asked.rejected), tuple(asked.present), tuple(asked.absent))
+    if tagger.settle(given) != Known(given.confirmed, given.rejected, given.present, given.absent):
+        raise HTTPException(422, "a condition or finding is not of this model; /api/model lists the conditions")
+    if {*given.confirmed} & {*given.rejected} or {*given.present} & {*given.absent}:
+        raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")
+    return given
+
+
+async def _readable(service: Service, visit: schemas.TypedVisit) -> None:
+    """Refuse with 413 a visit whose notes would keep everybody waiting."""
+    notes, limits = (visit.chief_complaint, visit.triage_note, visit.md_comments), service.settings
+    if why := await service.run(too_much_text, notes, limits.max_characters, limits.max_words):
+        raise HTTPException(413, why)

@@ -1,0 +1,228 @@
+"""Routes for signing in and for those who run the service: model, labels, health, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from itertools import islice
+from typing import Any, Literal
+
+from fastapi import HTTPException, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+from whatelse.errors import WhatelseError
+from whatelse.server import schemas
+from whatelse.server.policies import ANYONE, Lane, policy
+from whatelse.server.routing import Here, Router, Somebody
+from whatelse.server.security.auth import COOKIE, Gate, address_of
+from whatelse.server.service import Service, without_folders
+from whatelse.store import Person
+from whatelse.store.labels import labels, to_csv, to_parquet
+
+router = Router()
+MAX_EXPORTS = 2  # at once
+ROWS = 500  # of an export sent at a time
+PROMPT = 0.02  # seconds within which readiness is answered, whatever the database does
+FRESH = 1.0  # seconds for which a commit that succeeded is enough
+STALE = 5.0  # seconds after which a database that has not answered counts as away
+
+
+@router.get("/api/model", tags=["model"])
+@policy("viewer", when_launched=True)
+async def model(service: Here) -> schemas.Model:
+    """The conditions that the model was taught: it suggests nothing else."""
+    return _model(service)
+
+
+def _model(service: Service) -> schemas.Model:
+    known = service.tagger.vocabulary_.anchors.conditions
+    conditions = [schemas.Condition(name=c.name, title=c.title, kind=c.kind) for c in known]
+    return schemas.Model(model=service.tagger.digest_, caveat=service.tagger.caveat_, conditions=conditions)
+
+
+@router.post("/admin/model", tags=["model"])
+@policy("admin", audit="model", lane=Lane.SLOW)
+async def reload_model(service: Here) -> schemas.Model:
+    """Load the model file again. If it cannot be used the old model goes on serving, and 422 says why."""
+    try:
+        await service.pools.slow.run(service.reload)
+    except WhatelseError as refused:
+        raise HTTPException(422, f"the old model goes on serving: {without_folders(str(refused))}") from None
+    return _model(service)
+
+
+EXPORTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Labels, one row per visit and tag.",
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
+}
+
+
+@router.get("/api/decisions/export", tags=["decisions"], responses=EXPORTED, response_class=Response)
+@policy("admin", audit="export", lane=Lane.SLOW)
+async def export(request: Request, service: Here, format: Literal["csv", "parquet"] = "csv") -> StreamingResponse:
+    """Decisions as labels: one row per visit and tag that stands confirmed or rejected.
+
+    Read and sent page by page: while a slow client takes its time nothing is held but its place among MAX_EXPORTS.
+    """
+    state = request.app.state
+    running: int = getattr(state, "exports", 0)
+    if running >= MAX_EXPORTS:
+        raise HTTPException(503, "as many exports as allowed are under way; try again later", {"Retry-After": "10"})
+    state.exports = running + 1
+    pieces = _csv(service) if format == "csv" else _parquet(service)
+    try:
+        first = await anext(pieces)  # what fails now can still be said
+    except BaseException:
+        state.exports -= 1
+        raise
+    name = {"Content-Disposition": f'attachment; filename="labels.{format}"'}
+    kind = "text/csv" if format == "csv" else "application/vnd.apache.parquet"
+
+    async def sent() -> AsyncIterator[bytes]:
+        try:
+            yield first
+            async for piece in pieces:
+                yield piece
+        finally:
+            state.exports -= 1
+            await pieces.aclose()
+
+    return StreamingResponse(sent(), media_type=kind, headers=name)
+
+
+async def _csv(service: Service) -> AsyncGenerator[bytes, None]:
+    lines = to_csv(labels(service.store))
+    while piece := await service.pools.slow.run(lambda: "".join(islice(lines, ROWS))):
+        yield piece.encode("utf-8", "replace")
+
+
+async def _parquet(service: Service) -> AsyncGenerator[bytes, None]:
+    """Parquet is whole before it begins, so it is made in a file without a name."""
+    with tempfile.TemporaryFile() as file:
+        await service.pools.slow.run(to_parquet, labels(service.store), file)
+        file.seek(0)
+        while piece := await service.pools.slow.run(file.read, 1 << 16):
+            yield piece
+
+
+# ---- signing in
+
+
+@router.post("/api/session", tags=["session"])
+@policy(ANYONE, audit="sign-in", lane=Lane.SLOW)
+async def sign_in(request: Request, response: Response, service: Here, given: schemas.SignIn) -> schemas.SessionOut:
+    """Exchange a token for a session cookie."""
+    settings, gate = service.settings, gate_of(request)
+    if settings.auth == "none":
+        raise HTTPException(422, "nobody has to sign in here")
+    person = request.state.person = await gate.signing_in(given.token, address_of(request))
+    text, session = await service.pools.changes.run(service.store.access.open_session, person, settings.session_hours)
+    response.set_cookie(
+        COOKIE,
+        text,
+        max_age=int(settings.session_hours * 3600),
+        httponly=True,
+        secure=settings.cookie_secure,
+        samesite=settings.cookie_samesite,
+    )
+    return _session(service, session)
+
+
+def gate_of(request: Request) -> Gate:
+    """The gate of this app."""
+    gate: Gate = request.app.state.gate
+    return gate
+
+
+@router.get("/api/session", tags=["session"])
+@policy("viewer", lane=Lane.SLOW, when_launched=True)
+async def session(service: Here, person: Somebody) -> schemas.SessionOut:
+    """Who is signed in, and the CSRF token that the page sends with what it changes."""
+    return _session(service, person)
+
+
+def _session(service: Service, person: Person) -> schemas.SessionOut:
+    bench = service.settings.workbench is not None and person.may("curator")
+    return schemas.SessionOut(
+        name=person.name, role=person.role, auth=service.settings.auth, csrf=person.csrf, workbench=bench
+    )
+
+
+@router.delete("/api/session", tags=["session"], status_code=204)
+@policy("viewer", audit="sign-out", lane=Lane.SLOW)
+async def sign_out(request: Request, response: Response, service: Here) -> None:
+    """End the session."""
+    if cookie := request.cookies.get(COOKIE):
+        await service.pools.changes.run(service.store.access.close_session, cookie)
+        gate_of(request).forget()
+    response.delete_cookie(COOKIE)
+
+
+# ---- running
+
+
+@router.get("/healthz", tags=["running"])
+@policy(ANYONE, lane=Lane.HEALTH)
+async def health() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": dict[str, str]}}
+
+
+@router.get("/readyz", tags=["running"], response_model=dict[str, str], responses=NOT_READY)
+@policy(ANYONE, lane=Lane.HEALTH)
+async def ready(request: Request, service: Here) -> Response:
+    """The model is loaded and the database takes what is written; else 503. Answers at once, by what is known."""
+    pulse: Pulse = getattr(request.app.state, "pulse", None) or Pulse(service)
+    request.app.state.pulse = pulse
+    fine = service.ready and await pulse.beats()
+    return JSONResponse({"status": "ready" if fine else "not ready"}, 200 if fine else 503)
+
+
+class Pulse:
+    """Whether the database took a commit lately: anybody's, or one made to find out. Under load there are many."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._trying: asyncio.Future[None] | None = None
+        self._fine, self._at = False, 0.0
+
+    async def beats(self) -> bool:
+        """The outcome of the last commit if it is fresh, of one made now if it comes promptly, else of an older one."""
+        if time.monotonic() - self._service.store.committed < FRESH:
+            self._fine, self._at = True, time.monotonic()
+            return True
+        if self._trying is None and (self._at == 0 or time.monotonic() - self._at > FRESH):
+            self._trying = asyncio.wrap_future(self._service.store.pulse())
+            self._trying.add_done_callback(self._tried)
+        if self._trying is not None:
+            await asyncio.wait([self._trying], timeout=PROMPT if self._at > 0 else 1.0)  # nothing is known at first
+        return self._fine and time.monotonic() - self._at < STALE
+
+    def _tried(self, done: asyncio.Future[None]) -> None:
+        self._trying = None
+        self._fine, self._at = not done.cancelled() and done.exception() is None, time.monotonic()
+
+
+@router.get("/metrics", tags=["running"], response_class=PlainTextResponse)
+@policy("viewer", lane=Lane.HEALTH)
+async def metrics(service: Here) -> str:
+    """Prometheus' text format."""
+    scores = service.worklist.scores
+    return service.metrics.text(
+        {
+            "visits": ("Visits in the worklist.", len(service.worklist)),
+            "visits_scored": ("Visits whose suggestions are ready.", scores.done if scores else 0),
+            "ready": ("Whether the service is ready.", float(service.ready)),
+            **(scores.drift() if scores else {}),
+        }
+    )

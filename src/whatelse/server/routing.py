@@ -1,0 +1,55 @@
+"""Router: an APIRouter whose routes must declare a policy, and enforce its permission before the route is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
+
+from whatelse.server import schemas
+from whatelse.server.policies import ANYONE, Policy
+from whatelse.server.security.auth import needs
+from whatelse.server.service import Service
+from whatelse.store import Person
+
+STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 422, 429, 500, 503)
+REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": schemas.Problem} for status in STATUSES}
+
+
+class DeclaredRoute(APIRoute):
+    """A route with a policy."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
+        declared = getattr(endpoint, "policy", None)
+        if not isinstance(declared, Policy):
+            raise TypeError(f"route {path}: declare its permission with @policy(…) below the route")
+        check = declared.check or (None if declared.permission == ANYONE else needs(declared.permission))
+        if check is not None:
+            more["dependencies"] = [Depends(check), *(more.get("dependencies") or ())]
+        more["responses"] = {**REFUSALS, **(more.get("responses") or {})}
+        super().__init__(path, endpoint, **more)
+
+
+class Router(APIRouter):
+    """A router of declared routes."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(route_class=DeclaredRoute, **more)
+
+
+async def service_of(request: Request) -> Service:
+    """The service of this app."""
+    service: Service = request.app.state.service
+    return service
+
+
+async def person_of(request: Request) -> Person:
+    """The person that the policy of the route let in."""
+    person: Person = request.state.person
+    return person
+
+
+Here = Annotated[Service, Depends(service_of)]
+Somebody = Annotated[Person, Depends(person_of)]

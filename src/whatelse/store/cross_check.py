@@ -1,0 +1,92 @@
+"""cross_check: does the database have what the audit tells of?
+
+A chain alone does not show that its newest lines were cut off together with its head. The audit is a chain of its own
+and names, for each decision, the version that the visit reached, and for each card its digest and outcome.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from whatelse.store import chain, schema
+from whatelse.store.engine import StoreError, reading
+
+CARDS_REMOVED = "cards removed"  # event: cards before `detail.before` are past their retention time
+SETTLED = timedelta(seconds=10)  # younger audit lines may tell of cards that are still being written
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KEEP = "Keep the database as it is and compare it with a backup"
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the audit tells: visit key -> version; uuid of a card -> (digest, time); uuid -> outcome."""
+
+    versions: dict[str, int] = field(default_factory=dict)
+    cards: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
+    removed_before: datetime = EPOCH
+
+
+def cross_check(engine: sa.Engine, key_of: Callable[[str], str]) -> None:
+    """StoreError if the audit tells of a decision or a card that is missing or different.
+
+    key_of: visit id -> the key that the audit names it by. Cost: audit, cards and decisions are read once.
+    """
+    try:
+        _compare(engine, key_of)
+    except StoreError:
+        time.sleep(1.0)  # a server may be writing: what was told first may be there now
+        _compare(engine, key_of)
+
+
+def _compare(engine: sa.Engine, key_of: Callable[[str], str]) -> None:
+    told, d, c = _read_audit(engine), schema.decision.c, schema.cds_card
+    with reading(engine) as connection:
+        newest = connection.execute(sa.select(d.visit, sa.func.max(d.version)).group_by(d.visit)).all()
+        cards = {row.uuid: row for row in connection.execute(sa.select(c))}
+    versions = {key_of(visit): version for visit, version in newest}
+    for key, version in told.versions.items():
+        if versions.get(key, 0) < version:
+            raise StoreError(
+                f"decision: the audit tells of version {version} of a visit (key {key}) and the history ends at "
+                f"{versions.get(key, 0)}: lines were cut off. {_KEEP}"
+            )
+    for uuid, (digest, at) in told.cards.items():
+        row = cards.get(uuid)
+        if row is None:
+            if at >= told.removed_before and datetime.now(UTC) - at > SETTLED:
+                raise StoreError(f"cds_card: card {uuid} of the audit is missing. {_KEEP}")
+            continue
+        if chain.link("", [getattr(row, name) for name in chain.CARD]) != digest:
+            raise StoreError(f"cds_card: card {uuid} is not the one that the audit tells of: it was changed. {_KEEP}")
+        if uuid in told.outcomes and row.outcome != told.outcomes[uuid]:
+            raise StoreError(f"cds_card: the outcome of card {uuid} is not the one that the audit tells of. {_KEEP}")
+
+
+def _read_audit(engine: sa.Engine) -> _Told:
+    told = _Told()
+    for page in chain.pages(engine, schema.audit):
+        for row in page:
+            _add(told, row)
+    return told
+
+
+def _add(told: _Told, row: Any) -> None:
+    detail, at = row.detail, row.at if row.at.tzinfo else row.at.replace(tzinfo=UTC)
+    reached = dict(detail.get("versions", {}))
+    if row.visit is not None and isinstance(detail.get("version"), int):
+        reached[row.visit] = detail["version"]
+    for key, version in reached.items():
+        told.versions[key] = max(version, told.versions.get(key, 0))
+    if row.event == "hook call":
+        for uuid, digest in detail.get("cards", {}).items():
+            told.cards.setdefault(uuid, (digest, at))
+    told.outcomes.update(detail.get("outcomes", {}))
+    if row.event == CARDS_REMOVED:
+        told.removed_before = max(told.removed_before, datetime.fromisoformat(detail["before"]))

@@ -1,0 +1,250 @@
+"""Assertion: what a note says about each of its pieces (present, negated, possible, historical, hypothetical, other).
+
+A class of assertion (`negated`, `possible`, ...) has its own cue phrases, stops and open words (`rules.py`). Each class
+is read as if the other classes did not exist; sections give the default; then the class of the highest priority
+that covers a piece decides:
+
+    section default  <  possible  <  historical  <  present  <  other  <  negated  <  hypothetical
+
+So "no history of stroke" is negated, "family history of stroke" is other, "return if no better" is hypothetical.
+Cues of `present` ("x 2 days") take a word out of the history: "hx asthma, wheezing x 2 days".
+One compiled pass, O(pieces) time and memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from whatelse.text.pieces import WORD
+
+ASSERTIONS = ("present", "negated", "possible", "historical", "hypothetical", "other")
+PRESENT, NEGATED, POSSIBLE, HISTORICAL, HYPOTHETICAL, OTHER = range(6)
+SECTIONS = len(ASSERTIONS)  # the table of section headings; table k below it holds the cues of assertion k
+PRIORITY = (POSSIBLE, HISTORICAL, PRESENT, OTHER, NEGATED, HYPOTHETICAL)  # later ones overwrite earlier ones
+
+# What a cue phrase does, as bits. See `rules.py`.
+BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, NEAR, SUFFIX, BEFORE_IF, CONFIRM, ALONE = (
+    1 << i for i in range(12)
+)
+END_SECTION = 1 << len(ASSERTIONS)  # in the table of sections; a heading is 1 << its assertion
+JOINS = 1 << 16  # in CueTables.uses
+NO_LIMIT = 1 << 30
+LONGEST = 16  # words of the longest phrase
+
+
+class CueTables(NamedTuple):
+    """Cue phrases as a trie for each table, in arrays. A cue word is a word or sign of some phrase; K are numbered.
+
+    uses   (K,) int32         bit t: the word begins a phrase of table t; bit 8 + t: it is an open word of table t;
+                              JOINS: a line break after it ends nothing
+    root   (7, K) int32       node of each first word in each table, -1 if no phrase begins with the word
+    does   (N,) int32         what the phrase that ends at a node does, as bits; 0 if none ends there
+    first  (N + 1,) int32     steps of node n are rows first[n] to first[n + 1] of `step`, by rising word
+    step   (S, 2) int32       next word, next node
+    reach  (7,) int32         words that a short scope reaches at most
+    signs  (3,) int32         cue words ":", newline and "-"
+    """
+
+    uses: NDArray[np.int32]
+    root: NDArray[np.int32]
+    does: NDArray[np.int32]
+    first: NDArray[np.int32]
+    step: NDArray[np.int32]
+    reach: NDArray[np.int32]
+    signs: NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def assert_pieces(cue, kind, glued, count, tables, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
+    """Assertion of the first `count` pieces of one note, blanks left out, into the last three arrays. O(count).
+
+    cue        (P,) cue word of each piece, -1 where a piece is none
+    kind       (P,) WORD or SIGN
+    glued      (P,) bool: no blank stands between the piece and the piece before
+    assertion  (P,) index into ASSERTIONS
+    cue_first, cue_last   (P,) first and last piece of the cue that decided; -1 where there is none
+    """
+    cues = np.empty(count, np.int64)  # pieces that are cue words, without line breaks inside a sentence
+    word_at = np.empty(count, np.int64)  # pieces that are words
+    rank = np.empty(count + 1, np.int64)  # words before each piece
+    found = words = 0
+    for i in range(count):
+        assertion[i], cue_first[i], cue_last[i], rank[i] = PRESENT, -1, -1, words
+        if kind[i] == WORD:
+            word_at[words] = i
+            words += 1
+        if cue[i] >= 0 and not (
+            cue[i] == tables.signs[1] and i > 0 and cue[i - 1] >= 0 and tables.uses[cue[i - 1]] & JOINS
+        ):
+            cues[found] = i
+            found += 1
+    rank[count] = words
+    if found:
+        path = np.empty((LONGEST, 2), np.int64)
+        cues, word_at = cues[:found], word_at[:words]
+        _sections(cue, cues, count, tables, path, assertion, cue_first, cue_last)
+        for code in PRIORITY:
+            _scopes(code, cue, kind, glued, cues, word_at, rank, tables, path, assertion, cue_first, cue_last)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _find(table, cue, i, count, tables, path):  # type: ignore[no-untyped-def]
+    """Phrases of a table that begin at piece i, the shortest first, into path as (end, bits); returns how many."""
+    found = 0
+    node = tables.root[table, cue[i]]
+    k = i + 1
+    while node >= 0:
+        if tables.does[node]:
+            path[found, 0], path[found, 1] = k, tables.does[node]
+            found += 1
+        if k == count or cue[k] < 0 or found == LONGEST:
+            break
+        low, high = tables.first[node], tables.first[node + 1]
+        node = -1
+        while low < high:
+            middle = (low + high) >> 1
+            if tables.step[middle, 0] < cue[k]:
+                low = middle + 1
+            else:
+                if tables.step[middle, 0] == cue[k]:
+                    node = tables.step[middle, 1]
+                high = middle
+        k += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _sections(cue, cues, count, tables, path, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
+    """Give each piece the default of its section. A heading is followed by a colon, or stands alone on its line."""
+    colon, newline, dash = tables.signs[0], tables.signs[1], tables.signs[2]
+    section, first, begin = (
+        PRESENT,
+        -1,
+        0,
+    )  # the section that is open, the first piece of its heading, its own first piece
+    for i in cues:
+        if i < begin or not tables.uses[cue[i]] & (1 << SECTIONS):
+            continue
+        for p in range(_find(SECTIONS, cue, i, count, tables, path) - 1, -1, -1):
+            after, does = path[p, 0], path[p, 1]
+            if not does & END_SECTION:
+                line = i == 0 or cue[i - 1] == newline
+                if after < count and cue[after] == colon:
+                    after += 1
+                elif not (line and (after == count or cue[after] == newline or cue[after] == dash)):
+                    continue
+            if section != PRESENT:
+                _mark(begin, i, section, first, begin - 1, assertion, cue_first, cue_last)
+            section, first, begin = PRESENT, i, after
+            for code in range(1, len(ASSERTIONS)):
+                if does & (1 << code):
+                    section = code
+            break
+    if section != PRESENT:
+        _mark(begin, count, section, first, begin - 1, assertion, cue_first, cue_last)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _alone(word, code, tables):  # type: ignore[no-untyped-def]
+    """What a cue word does alone: 0 if it is no phrase of one word."""
+    return tables.does[tables.root[code, word]] if word >= 0 and tables.root[code, word] >= 0 else 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _opens(word, code, tables):  # type: ignore[no-untyped-def]
+    """Whether a piece is an open word of a class."""
+    return word >= 0 and tables.uses[word] & (1 << (8 + code)) != 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _resolve(does, i, end, code, cue, kind, glued, count, tables):  # type: ignore[no-untyped-def]
+    """What a phrase over pieces i to end - 1 does there: ANSWER, SUFFIX and ALONE count in their place only."""
+    if does & ALONE:
+        begins = i == 0 or (kind[i - 1] != WORD and not _opens(cue[i - 1], code, tables))
+        if not begins or end >= count or not _alone(cue[end], code, tables) & STOP:
+            does &= ~ALONE
+    if does & SUFFIX:
+        does &= ~SUFFIX
+        if i > 0 and glued[i] and kind[i - 1] == WORD:
+            return AFTER
+    if does & ANSWER:
+        if end < count:
+            stops = _alone(cue[end], code, tables) & STOP
+            if not stops and (kind[end] == WORD or not _opens(cue[end], code, tables)):
+                return does & ~ANSWER
+        return AFTER
+    return does
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mark(begin, end, code, first, last, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
+    if code == PRESENT:
+        first = last = -1
+    for k in range(begin, end):
+        assertion[k], cue_first[k], cue_last[k] = code, first, last
+
+
+@njit(cache=True, nogil=True)
+def _scopes(  # type: ignore[no-untyped-def]
+    code, cue, kind, glued, cues, word_at, rank, tables, path, assertion, cue_first, cue_last
+):
+    """Mark the scopes of one class.
+
+    A forward scope runs from the end of its cue to the next stop or cue of the class. A backward scope runs from the
+    start of its cue back to the last stop, open word or cue of the class. So scopes of one class and direction do not
+    overlap, and the time is linear.
+    """
+    count, reach = rank.size - 1, tables.reach[code]
+    starts, opens = 1 << code, 1 << (8 + code)
+    forward = near = tentative = False  # a forward scope is open; it is a short one; it needs a confirming stop
+    begin = back = done = 0  # start of the open scope; how far back a scope may reach; end of the last phrase
+    first = last = 0  # cue of the open scope
+    limit = count  # where a short scope ends at the latest
+    for i in cues:
+        uses = tables.uses[cue[i]]
+        if not uses & (starts | opens):
+            continue
+        if near and i >= begin and (i >= limit or uses & opens):
+            _mark(begin, min(i, limit), code, first, last, assertion, cue_first, cue_last)
+            forward = near = False
+        if i < done or not uses & starts:
+            continue
+        does = 0
+        done = i + 1
+        for p in range(_find(code, cue, i, count, tables, path) - 1, -1, -1):
+            does = _resolve(path[p, 1], i, path[p, 0], code, cue, kind, glued, count, tables)
+            if does:
+                done = path[p, 0]
+                break
+        long = forward and not near and not tentative
+        if forward and does & (STOP | BEFORE | AFTER | NEAR | BEFORE_IF | CONFIRM):
+            if not tentative or does & CONFIRM:
+                _mark(begin, i, code, first, last, assertion, cue_first, cue_last)
+            forward = near = tentative = False
+        if does & (STOP | CONFIRM):
+            back = done
+        if does & ALONE:
+            _mark(i, done, code, -1, -1, assertion, cue_first, cue_last)
+        if does & AFTER and not does & BEFORE:
+            k = max(back, word_at[rank[i] - reach - 1] + 1) if rank[i] > reach else back
+            for j in range(i - 1, k - 1, -1):
+                if cue[j] >= 0 and tables.uses[cue[j]] & opens:
+                    k = j + 1
+                    break
+            _mark(k, i, code, i, done - 1, assertion, cue_first, cue_last)
+            back = done
+        if does & (BEFORE | NEAR | BEFORE_IF):
+            forward = True
+            near = not does & BEFORE and does & NEAR != 0 and (not long or does & (STOP | AFTER) != 0)
+            tentative = not does & (BEFORE | NEAR)
+            begin = back = done
+            first, last = i, done - 1
+            limit = word_at[rank[done] + reach] if near and rank[done] + reach < word_at.size else count
+        elif not does & AFTER and done < count and (does & NEXT_WORD or (does & PREFIX and glued[done])):
+            _mark(done, done + 1, code, i, done - 1, assertion, cue_first, cue_last)
+    if forward and not tentative:
+        _mark(begin, limit if near else count, code, first, last, assertion, cue_first, cue_last)

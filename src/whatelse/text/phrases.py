@@ -1,0 +1,119 @@
+"""Phrases of a lexicon in a note, compiled: the longest at each place, and shorthand told by its neighbours."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from whatelse.text.pieces import WORD
+from whatelse.text.terms import ARTICLE
+
+NEIGHBOURS = 8  # pieces on each side in which `near` of a shorthand is looked for
+ALONE = 3  # words of a note in which a shorthand stands alone
+
+
+@njit(cache=True, nogil=True)
+def _child(node, term, trie):  # type: ignore[no-untyped-def]
+    """The node that `term` leads to from `node`; 0: none."""
+    low, high = trie.edge_start[node], trie.edge_start[node + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if trie.edge_term[middle] < term:
+            low = middle + 1
+        else:
+            high = middle
+    if low < trie.edge_start[node + 1] and trie.edge_term[low] == term:
+        return trie.edge_node[low]
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def step(node, at, limit, term, role, trie):  # type: ignore[no-untyped-def]
+    """(next node, its piece) after the piece `at`, over at most two articles; node 0: none."""
+    k = at + 1
+    while k < limit and term[k] >= 0 and k < at + 4:
+        after = _child(node, term[k], trie)
+        if after:
+            return after, k
+        if term[k] >= role.size or not role[term[k]] & ARTICLE:
+            break
+        k += 1
+    return 0, k
+
+
+@njit(cache=True, nogil=True)
+def _longest(i, limit, term, role, trie):  # type: ignore[no-untyped-def]
+    """(last piece, value) of the longest phrase that begins at piece i and ends before `limit`; (-1, -1): none."""
+    last, value = -1, -1
+    if term[i] < 0 or term[i] >= trie.root.size:  # words of anchors have numbers above those of the lexicon
+        return last, value
+    node, at = trie.root[term[i]], i
+    while node:
+        if trie.value[node] >= 0:
+            last, value = at, trie.value[node]
+        node, at = step(node, at, limit, term, role, trie)
+    return last, value
+
+
+@njit(cache=True, nogil=True)
+def _within(term, begin, end, neighbours):  # type: ignore[no-untyped-def]
+    while begin < end:
+        middle = (begin + end) >> 1
+        if neighbours[middle] == term:
+            return True
+        if neighbours[middle] < term:
+            begin = middle + 1
+        else:
+            end = middle
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _sense(i, count, words, term, tables):  # type: ignore[no-untyped-def]
+    """The concept that a shorthand means at piece i; -1 if no neighbour tells."""
+    for s in range(tables.senses[term[i]], tables.senses[term[i] + 1]):
+        row = tables.sense[s]
+        if row[1] == 2 or (row[1] == 1 and words <= ALONE):
+            return row[0]
+        if i + 1 < count and term[i + 1] >= 0 and _within(term[i + 1], row[2], row[3], tables.neighbours):
+            return row[0]
+        if i > 0 and term[i - 1] >= 0 and _within(term[i - 1], row[4], row[5], tables.neighbours):
+            return row[0]
+        if row[6] < row[7]:
+            for k in range(max(0, i - NEIGHBOURS), min(count, i + NEIGHBOURS + 1)):
+                if k != i and term[k] >= 0 and _within(term[k], row[6], row[7], tables.neighbours):
+                    return row[0]
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def find_units(count, words, term, kind, tables, last, value, first_of, last_of, what):  # type: ignore[no-untyped-def]
+    """Phrases of the lexicon in a note, from left to right without overlap; returns how many.
+
+    last, value               (P,) room for the longest phrase at each piece
+    first_of, last_of, what   (U,) pieces and concept of each unit
+    """
+    for i in range(count):
+        last[i], value[i] = _longest(i, count, term, tables.role, tables.trie)
+    units = i = 0
+    while i < count:
+        end, concept = last[i], value[i]
+        if end < 0:
+            known = term[i] >= 0 and term[i] + 1 < tables.senses.size and kind[i] == WORD
+            if known and tables.senses[term[i]] < tables.senses[term[i] + 1]:
+                concept = _sense(i, count, words, term, tables)
+                if concept >= 0:
+                    first_of[units], last_of[units], what[units] = i, i, concept
+                    units += 1
+            i += 1
+            continue
+        for k in range(i + 1, end + 1):
+            if last[k] > end and last[k] - k > end - i:  # a longer phrase begins inside this one
+                end, concept = _longest(i, k, term, tables.role, tables.trie)
+                break
+        if end < 0:
+            i += 1
+            continue
+        first_of[units], last_of[units], what[units] = i, end, concept
+        units += 1
+        i = end + 1
+    return units

@@ -1,0 +1,143 @@
+"""Terms: the words of a lexicon by number, and its phrases as a trie over these numbers.
+
+`TermTable.number(word)` is what a word of a note is to the lexicon: the word itself, its American spelling, its
+singular or plural, or the word that it is a misspelling of. The answer is computed once for each different word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from itertools import chain, islice, product
+from typing import NamedTuple
+
+import numpy as np
+
+from whatelse.text.lexicon import ROLES, Lexicon, Words
+from whatelse.text.spelling import Corrector, american, base_form
+from whatelse.types import Int32s
+
+ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY = (1 << i for i in range(len(ROLES)))
+ROLE_BITS = dict(zip(ROLES, (ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY), strict=True))
+LONGEST = 40  # letters of a word that other spellings are looked for
+VARIANTS = 32  # of one phrase, at most
+# Left out of phrases at compile time. "a" is not: "vitamin a deficiency".
+_DROPPED = frozenset({"the", "his", "her", "their", "my", "your", "its"})
+_LETTERED = frozenset({"hepatitis", "hep", "vitamin", "vit", "type", "group", "influenza", "flu", "protein", "strep"})
+
+
+class Trie(NamedTuple):
+    """Phrases as a tree of nodes. Node 0 is the root.
+
+    root        (T,) node that a first term leads to; 0: no phrase begins with it
+    edge_start  (nodes + 1,) edges of a node: edge_start[node] to edge_start[node + 1], sorted by term
+    edge_term, edge_node   (edges,) the term of an edge and the node it leads to
+    value       (nodes,) number of the phrase that ends at a node; -1: none
+    """
+
+    root: Int32s
+    edge_start: Int32s
+    edge_term: Int32s
+    edge_node: Int32s
+    value: Int32s
+
+
+class TermTable:
+    """Words of a lexicon, numbered.
+
+    exact   of the empty lexicon: a number stands for the written word alone, in no other spelling
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.exact = not lexicon.entries
+        senses = [sense for some in lexicon.shorthand.values() for sense in some]
+        around = (word for sense in senses for some in (sense.next, sense.previous, sense.near) for word in some)
+        grammar = chain.from_iterable(lexicon.grammar.get(role, ()) for role in ROLES)
+        known = chain(chain.from_iterable(lexicon.phrases), lexicon.shorthand, around, grammar)
+        self.numbers: dict[str, int] = {}
+        self._by_base: dict[str, list[str]] = {}
+        self._add(known)
+        self.role = np.zeros(len(self.numbers), np.int32)
+        for role, bit in ROLE_BITS.items():
+            self.role[[self.numbers[word] for word in lexicon.grammar.get(role, ())]] |= bit
+        self._corrector = Corrector(() if self.exact else lexicon.words, frozenset(lexicon.leave))
+
+    def _add(self, words: Iterable[str]) -> None:
+        for word in dict.fromkeys(words):
+            if word not in self.numbers:
+                self.numbers[word] = len(self.numbers)
+                if word.isalpha() and not self.exact:
+                    self._by_base.setdefault(base_form(word), []).append(word)
+
+    def with_phrases(self, phrases: Iterable[Words]) -> TermTable:
+        """The same numbers, and numbers for the words of further phrases."""
+        other = copy(self)
+        other.numbers, other._by_base = dict(self.numbers), {base: [*some] for base, some in self._by_base.items()}
+        other._add(chain.from_iterable(phrases))
+        return other
+
+    def number(self, text: str, raw: str) -> int:
+        """Number of a word or sign of a note, -1 if it is no word of the lexicon.
+
+        text   normalised: digits are written "#"; raw: the same with its digits
+        """
+        numbers = self.numbers
+        if self.exact:
+            return numbers.get(text, -1)
+        found = numbers.get(raw, -1)
+        if found < 0 and raw != text:
+            found = numbers.get(text, -1)
+        if found >= 0 or not 4 <= len(raw) <= LONGEST or not raw.isalpha():
+            return found
+        form = american(raw)
+        if form in numbers:
+            return numbers[form]
+        alike = self._by_base.get(base_form(raw))
+        if alike:
+            return numbers[alike[0]]
+        right = self._corrector.correct(raw)
+        return numbers[right] if right is not None else -1
+
+    def variants(self, words: Words) -> list[Words]:
+        """A phrase in every spelling and number that the lexicon has words for, without articles inside."""
+        if self.exact:
+            return [words]
+        inner = [w for k, w in enumerate(words) if not (0 < k < len(words) - 1 and w in _DROPPED)]
+        some = [[w, *(o for o in self._by_base.get(base_form(w), ()) if o != w)] if w.isalpha() else [w] for w in inner]
+        found = list(islice(product(*some), VARIANTS))
+        for k in range(1, len(inner) - 1):
+            if inner[k] in ("a", "an") and inner[k - 1] not in _LETTERED:
+                found += [(*v[:k], *v[k + 1 :]) for v in found]
+                break
+        return found
+
+    def trie(self, phrases: Mapping[Words, int]) -> Trie:
+        """The trie of phrases, with their variants. A phrase as written wins over a variant of another."""
+        every = dict(phrases)
+        for words, value in phrases.items():
+            for variant in self.variants(words):
+                every.setdefault(variant, value)
+        children: list[dict[int, int]] = [{}]
+        values = [-1]
+        for words, value in every.items():
+            node = 0
+            for word in words:
+                term = self.numbers[word]
+                after = children[node].get(term)
+                if after is None:
+                    after = children[node][term] = len(children)
+                    children.append({})
+                    values.append(-1)
+                node = after
+            values[node] = value
+        root = np.zeros(len(self.numbers) + 1, np.int32)
+        root[list(children[0])] = list(children[0].values())
+        edges = [sorted(some.items()) for some in children]
+        flat = list(chain.from_iterable(edges))
+        return Trie(
+            root,
+            np.concatenate([[0], np.cumsum([len(some) for some in edges])]).astype(np.int32),
+            np.array([term for term, _ in flat], np.int32),
+            np.array([node for _, node in flat], np.int32),
+            np.array(values, np.int32),
+        )

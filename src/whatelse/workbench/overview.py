@@ -1,0 +1,116 @@
+"""The conditions of a workbench: how often the anchors fire, how right they are, how many cases they find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from whatelse.annotators import AnchorSet, NoiseRates
+from whatelse.annotators.label_set import LabelSet
+from whatelse.annotators.vote_files import labels_in
+from whatelse.cohort import Cohort
+from whatelse.workbench.folder import BenchFolder
+
+Estimate = tuple[float, float, float]  # value, lower and upper limit (95%)
+
+
+@dataclass(frozen=True)
+class ConditionRow:
+    """One condition as it stands.
+
+    anchors        how many phrases, drugs and codes the conditions file has for it
+    fires, share   visits of the cohort in which one of them is found; None where the cohort does not have it yet
+    labelled, positives   visits labelled for it, and those of them that have it
+    precision, sensitivity   of the anchor, from the labels; None where there are none for it
+    gain           visits that suggested phrases would add, times their estimated precision; None if not looked for yet
+    conflicts      anchors that another condition has as well
+    """
+
+    name: str
+    title: str
+    anchors: int
+    fires: int | None
+    share: float | None
+    labelled: int
+    positives: int
+    precision: Estimate | None
+    sensitivity: Estimate | None
+    gain: float | None
+    conflicts: tuple[str, ...]
+
+
+def lesson_of(folder: BenchFolder, cohort: Cohort) -> tuple[LabelSet, str]:
+    """The labels to learn from and to judge by, and where they come from: as 'whatelse fit' takes them.
+
+    Those of labels.csv if it has any, else the cohort's own. A condition that none of the cohort's own labels ever
+    names is not known to be absent: whoever made those labels had not heard of it.
+    """
+    if folder.labels.exists() and labels_in(folder.labels, cohort.conditions):
+        return LabelSet.read([folder.labels], cohort, others="skip"), folder.labels.name
+    return own_labels(cohort)
+
+
+def own_labels(cohort: Cohort) -> tuple[LabelSet, str]:
+    """The labels that the records themselves bring, and what to call them."""
+    own = LabelSet.of_cohort(cohort)
+    own = own.only(own.known & (own.probability > 0.5).any(0))
+    return own, "the records' own labels" if own.visits else "no labels"
+
+
+def overview(
+    anchors: AnchorSet, cohort: Cohort, said: LabelSet, gains: Mapping[str, float] | None = None
+) -> list[ConditionRow]:
+    """A row for each condition of the conditions file, in its order. O(N m)."""
+    index = {name: i for i, name in enumerate(cohort.conditions)}
+    estimates = _estimates(cohort, said)
+    shared = anchors.shared()
+    fires = cohort.A.sum(0)
+    labelled, positives = said.known.sum(0), (said.known & (said.probability > 0.5)).sum(0)
+    out = []
+    for condition in anchors.conditions:
+        i = index.get(condition.name)
+        precision, sensitivity = estimates.get(condition.name, (None, None))
+        out.append(
+            ConditionRow(
+                name=condition.name,
+                title=condition.title,
+                anchors=len(condition.anchors),
+                fires=None if i is None else int(fires[i]),
+                share=None if i is None else float(fires[i] / len(cohort)),
+                labelled=0 if i is None else int(labelled[i]),
+                positives=0 if i is None else int(positives[i]),
+                precision=precision,
+                sensitivity=sensitivity,
+                gain=None if gains is None or i is None else gains.get(condition.name, 0.0),
+                conflicts=tuple(phrase for phrase, names in shared.items() if condition.name in names),
+            )
+        )
+    return out
+
+
+def _estimates(cohort: Cohort, said: LabelSet) -> dict[str, tuple[Estimate | None, Estimate | None]]:
+    """By condition (precision, sensitivity); conditions that nobody has labelled are left out."""
+    which = np.flatnonzero(said.known.any(0) & cohort.A.any(0))
+    if not which.size:
+        return {}
+    rows = np.flatnonzero(said.known[:, which].any(1))
+    cells = np.ix_(rows, which)
+    known = said.known[cells]
+    rates = NoiseRates.from_sample(
+        cohort.A[:, which],
+        (said.probability[cells] > 0.5) & known,
+        rows,
+        tuple(cohort.conditions[i] for i in which),
+        weights=np.where(known, said.weight[cells], 1.0),
+        known=known,
+    )
+    low = {name: rates.intervals[name] for name in ("ppv", "sensitivity")}
+    return {
+        condition: (
+            (float(rates.ppv[k]), *map(float, low["ppv"][k])),
+            (float(rates.sensitivity[k]), *map(float, low["sensitivity"][k])),
+        )  # type: ignore[misc]
+        for k, condition in enumerate(rates.conditions)
+    }

@@ -1,0 +1,109 @@
+"""The label queue: the sheet that 'whatelse anchors label-next' writes, filled in one visit after another.
+
+The queue is the order of the sheet. A visit is done once any cell of its row is filled in; taking back the last one
+empties the row of the last visit that is done. Every change writes the whole file, as a spreadsheet would.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whatelse.cohort import Cohort
+from whatelse.errors import InputError
+from whatelse.io.files import write_whole
+from whatelse.lifecycle.label_next import label_next
+from whatelse.lifecycle.label_sheets import write_sheet
+
+COUNT = 200
+
+
+@dataclass
+class Sheet:
+    """The rows of a sheet in order, each a cell by column."""
+
+    path: Path
+    columns: list[str]
+    rows: list[dict[str, str]]
+
+    @classmethod
+    def read(cls, path: Path) -> Sheet:
+        """InputError if it is no sheet with a line a visit."""
+        try:
+            table = csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline=""))
+            rows = [{name: cell or "" for name, cell in row.items() if name is not None} for row in table]
+        except (UnicodeDecodeError, csv.Error):
+            raise InputError("is not a CSV file in UTF-8", file=path) from None
+        columns = list(table.fieldnames or ())
+        if "visit" not in columns or "weight" not in columns:
+            raise InputError(
+                "is not a sheet of 'whatelse anchors label-next', which has columns 'visit' and 'weight': keep other "
+                "labels in a file of their own",
+                file=path,
+            )
+        return cls(path, columns, rows)
+
+    def write(self) -> None:
+        out = io.StringIO()
+        table = csv.DictWriter(out, self.columns, restval="")
+        table.writeheader()
+        table.writerows(self.rows)
+        write_whole(self.path, out.getvalue().encode("utf-8-sig"))
+
+    def waiting(self, conditions: Iterable[str]) -> list[str]:
+        """The visits that nothing is said of yet, in order."""
+        names = set(conditions)
+        return [row["visit"] for row in self.rows if not any(row.get(name, "").strip() for name in names)]
+
+    def said(self, visit: str, conditions: Iterable[str]) -> dict[str, str]:
+        """What is said of a visit: "1", "0" or "" by condition."""
+        row = self._row(visit)
+        return {name: row.get(name, "").strip() for name in conditions}
+
+    def fill(self, visit: str, labels: Mapping[str, bool | None]) -> None:
+        """Write what was said of a visit: 1, 0, or empty where nobody can tell. A new condition gets a new column."""
+        row = self._row(visit)
+        self.columns += [name for name in labels if name not in self.columns]
+        row.update({name: "" if label is None else str(int(label)) for name, label in labels.items()})
+        self.write()
+
+    def take_back(self, conditions: Iterable[str]) -> str | None:
+        """Empty the row of the last visit that is done; its id, or None if none is."""
+        names = list(conditions)
+        waiting = set(self.waiting(names))
+        for row in reversed(self.rows):
+            if row["visit"] not in waiting:
+                row.update({name: "" for name in names if name in row})
+                self.write()
+                return row["visit"]
+        return None
+
+    def _row(self, visit: str) -> dict[str, str]:
+        for row in self.rows:
+            if row["visit"] == visit:
+                return row
+        raise InputError("has no such visit", file=self.path)
+
+
+def open_sheet(path: Path, cohort: Cohort, probability: NDArray[np.float64], more: int = 0, seed: int = 0) -> Sheet:
+    """The sheet, made if it is not there; with `more`, so many visits are added at its end.
+
+    probability  (N, m) steers which visits are chosen (`label_next`); the weights in the sheet undo the steering
+    """
+    if not path.exists():
+        write_sheet(path, cohort, label_next(cohort.A, probability, min(COUNT, len(cohort)), seed=seed))
+    sheet = Sheet.read(path)
+    if more:
+        row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
+        done = [row_of[row["visit"]] for row in sheet.rows if row["visit"] in row_of]
+        chosen = label_next(cohort.A, probability, min(more, len(cohort) - len(done)), seed=seed, done=done)
+        for at, chance, weight in zip(chosen.rows, chosen.chance, chosen.weights, strict=True):
+            sheet.rows.append({"visit": str(cohort.ids[at]), "chance": f"{chance:.6g}", "weight": f"{weight:.6g}"})
+        sheet.write()
+    return sheet

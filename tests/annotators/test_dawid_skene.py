@@ -1,0 +1,63 @@
+"""Error rates of annotators: against enumeration, against the truth they were drawn from, and with rates given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from whatelse.annotators.dawid_skene import PRIOR, STRENGTH, estimate_rates
+from whatelse.annotators.votes import Votes
+from whatelse.types import Bools
+
+
+def drawn(truth: Bools, sensitivity: float, false_positive: float, seed: int, name: str, share: float = 1.0) -> Votes:
+    rng = np.random.default_rng(seed)
+    value = rng.random(truth.shape) < np.where(truth, sensitivity, false_positive)
+    return Votes(name, value, rng.random(truth.shape) < share, kind="program")
+
+
+def test_rates_of_three_annotators_are_recovered() -> None:
+    truth = np.random.default_rng(0).random((8000, 2)) < [0.3, 0.1]
+    rates = [(0.9, 0.05), (0.7, 0.1), (0.8, 0.02)]
+    votes = [drawn(truth, s, f, 10 + k, f"a{k}", share=0.8) for k, (s, f) in enumerate(rates)]
+    filled, posterior = estimate_rates(votes)
+    for found, (s, f) in zip(filled, rates, strict=True):
+        assert found.sensitivity == pytest.approx(np.full(2, s), abs=0.05)
+        assert found.false_positive == pytest.approx(np.full(2, f), abs=0.03)
+    voted = np.any([v.known for v in votes], 0)
+    assert (posterior[~voted] == 0).all()
+    assert posterior[voted].sum() == pytest.approx(truth[voted].sum(), rel=0.05)
+
+
+def test_labels_are_the_posterior_and_rates_are_then_counted() -> None:
+    truth = np.random.default_rng(1).random((500, 1)) < 0.4
+    label = Votes("labels", truth, np.ones_like(truth))
+    program = drawn(truth, 0.8, 0.1, 2, "program")
+    (_, found), posterior = estimate_rates([label, program])
+    assert np.allclose(posterior, truth)
+    for rate, cases, mean in ((found.sensitivity, truth, 0), (found.false_positive, ~truth, 1)):
+        counted = (program.value & cases).sum() + STRENGTH * PRIOR["program"][mean]
+        assert rate is not None and rate[0] == pytest.approx(counted / (cases.sum() + STRENGTH))
+
+
+def test_posterior_is_a_fixed_point_of_bayes_rule() -> None:
+    truth = np.random.default_rng(3).random((300, 1)) < 0.3
+    given = drawn(truth, 0.9, 0.1, 4, "given").with_rates(0.9, 0.1)
+    free = drawn(truth, 0.7, 0.2, 5, "free")
+    (kept, found), posterior = estimate_rates([given, free])
+    assert kept is given and found.sensitivity is not None and found.false_positive is not None
+    prevalence = (posterior.sum() + 0.5) / 301
+    for v in range(300):
+        chance = [1 - prevalence, prevalence]
+        for votes in (kept, found):
+            assert votes.sensitivity is not None and votes.false_positive is not None
+            for y, rate in ((0, votes.false_positive[0]), (1, votes.sensitivity[0])):
+                if votes.known[v, 0]:
+                    chance[y] *= rate if votes.value[v, 0] else 1 - rate
+        assert posterior[v, 0] == pytest.approx(chance[1] / sum(chance), abs=1e-4)
+
+
+def test_votes_with_one_name_share_their_rates() -> None:
+    truth = np.random.default_rng(6).random((400, 1)) < 0.5
+    filled, _ = estimate_rates([drawn(truth, 0.9, 0.1, 7, "people"), drawn(truth, 0.6, 0.3, 8, "people")])
+    assert filled[0].sensitivity == pytest.approx(filled[1].sensitivity)

@@ -1,0 +1,236 @@
+"""fit, evaluate, tag, reproduce and demo, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from tests.noisyor.anchored.test_learner import LEARN, M, cohort_of, network
+from tests.support.small_department import cohort, visits
+from whatelse.annotators import NoiseRates
+from whatelse.cli import app
+from whatelse.cohort import Cohort
+from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TAUGHT, TOLERANT
+from whatelse.noisyor.likelihood import sample
+from whatelse.sources.write import write_visits
+from whatelse.store import Decision, Store
+from whatelse.tagger import Tagger
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cohorts `train`, `test` and `bare` (no labels), records, and a model."""
+    here = tmp_path_factory.mktemp("learn")
+    cohort().save(here / "train")
+    cohort("test").save(here / "test")
+    whole = cohort()
+    Cohort(whole.X, whole.vocabulary, whole.ids).save(here / "bare")
+    write_visits(iter(visits("test")[:40]), here / "visits.jsonl")
+    run("fit", here / "train", "--learner", "naive", "--out", here / "model")
+    return here
+
+
+def test_fit_says_what_was_learned_and_what_is_next(folder: Path) -> None:
+    out = run("fit", folder / "train", "--learner", "moments", "--setting", "shrink=0.5", "--out", folder / "m")
+    assert "learned 23 conditions x" in out and "2,500 visits" in out and "moments, converged" in out
+    assert f"next: whatelse evaluate {folder / 'm'}" in out
+    assert Tagger.load(folder / "m").settings == {"shrink": 0.5}
+
+
+def test_fit_by_default_and_what_it_refuses(folder: Path) -> None:
+    run("fit", folder / "train", "--out", folder / "d")
+    assert "there is no learner 'magic'" in run(
+        "fit", folder / "train", "--learner", "magic", "--out", folder / "x", code=2
+    )
+    assert "needs NAME=VALUE" in run("fit", folder / "train", "--setting", "shrink", "--out", folder / "x", code=2)
+    assert not (folder / "x").exists()
+
+
+def test_fit_lists_what_excuses_an_anchor_and_a_person_can_refuse_it(tmp_path: Path) -> None:
+    """Beside w15 the anchor of c1 nearly always fires: a mere mention, until somebody says that it is none."""
+    rng = np.random.default_rng(4)
+    X, Y = sample(network(rng), LEARN, rng)
+    dense = X.toarray()
+    context = rng.random(LEARN) < 0.04
+    dense[:, M + 15] = context
+    dense[context, 1] = rng.random(context.sum()) < 0.98
+    made = cohort_of(sp.csr_matrix(dense), Y)
+    Cohort(made.X, made.vocabulary, made.ids).save(tmp_path / "c")
+    rates = NoiseRates.from_labels(made.A, Y, made.conditions).to_json()
+    (tmp_path / "rates.json").write_text(json.dumps(rates), encoding="utf-8")
+    fit = ("fit", tmp_path / "c", "--rates", tmp_path / "rates.json", "--out", tmp_path / "m")
+    out = run(*fit)
+    assert "mere mentions beside:\n  c1: w15\n" in out and "fit again with --no-excuse c1:w15" in out
+    assert Tagger.load(tmp_path / "m").notes_["excuses"] == {"c1": ["w15"]}
+    assert "w15" not in run(*fit, "--no-excuse", "c1:w15")
+    assert Tagger.load(tmp_path / "m").settings == {"no_excuse": [["c1", "w15"]]}
+    (tmp_path / "refused.txt").write_text("c1: w15\n\n", encoding="utf-8")
+    assert "w15" not in run(*fit, "--no-excuse", tmp_path / "refused.txt")
+    assert "needs CONDITION:FINDING" in run(*fit, "--no-excuse", "c1", code=2)
+    assert "names 'c1' and 'w999'" in run(*fit, "--no-excuse", "c1:w999", code=2)
+
+
+def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:
+    whole = cohort()
+    assert whole.Y is not None
+    rates = NoiseRates.from_labels(whole.A, whole.Y, whole.conditions).to_json()
+    backwards = {name: rates[name] for name in reversed(whole.conditions)}  # order does not matter
+    (tmp_path / "rates.json").write_text(json.dumps(backwards), encoding="utf-8")
+    naive = ("--learner", "naive", "--out", tmp_path / "m")
+    run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive)
+    assert (Tagger.load(tmp_path / "m").model_.noisyor.fail == Tagger.load(folder / "model").model_.noisyor.fail).all()
+    lines = ["id," + ",".join(whole.conditions)]
+    lines += [f"{whole.ids[k]}," + ",".join(str(int(v)) for v in whole.Y[k]) for k in range(400)]
+    (tmp_path / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert "400 labelled visits of 2,500" in run("fit", folder / "bare", "--labels", tmp_path / "labels.csv", *naive)
+    both = ("--rates", tmp_path / "rates.json", "--labels", tmp_path / "labels.csv")
+    assert "--rates learns without labels" in run("fit", folder / "bare", *both, *naive, code=2)
+    del backwards["fall"]
+    (tmp_path / "rates.json").write_text(json.dumps(backwards), encoding="utf-8")
+    assert "has no rates of fall" in run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive, code=2)
+    (tmp_path / "rates.json").write_text("{", encoding="utf-8")
+    assert "is not JSON" in run("fit", folder / "bare", "--rates", tmp_path / "rates.json", *naive, code=2)
+
+
+def test_without_labels_it_says_so_and_what_to_label_first(folder: Path, tmp_path: Path) -> None:
+    out = run("fit", folder / "bare", "--learner", "naive", "--out", tmp_path / "m")
+    assert "note: noise rates assumed, probabilities uncalibrated" in out
+    assert f"next: whatelse anchors label-next {folder / 'bare'} --model {tmp_path / 'm'} --out labels.csv" in out
+    tagger = Tagger.load(tmp_path / "m")
+    assert tagger.assumed_ and tagger.suggest(visits("test")[0]).caveat == tagger.caveat_ != ""
+    assert "noise rates assumed" in run("tag", tmp_path / "m", folder / "visits.jsonl", "--limit", 1)
+    said = json.loads(run("tag", tmp_path / "m", folder / "visits.jsonl", "--limit", 1, "--json"))
+    assert said["caveat"] == "noise rates assumed, probabilities uncalibrated"
+    assert not Tagger.load(folder / "model").assumed_ and Tagger.load(folder / "model").caveat_ == ""
+
+
+def test_fit_from_decisions(folder: Path, tmp_path: Path) -> None:
+    """As people make them on the page: the three likeliest tags of some visits, by the truth."""
+    whole, database = cohort(), f"sqlite:///{tmp_path / 'd.db'}"
+    assert whole.Y is not None
+    likely = Tagger.load(folder / "model").predict_proba(whole[:300])
+    store = Store(database)
+    waiting = []
+    for v in range(300):
+        for k, i in enumerate(np.argsort(-likely[v])[:3].tolist()):
+            shown = {"rank": 1, "probability": float(likely[v, i]), "confirmed": [], "rejected": ["x"] * k}
+            verdict = "confirmed" if whole.Y[v, i] else "rejected"
+            request = f"request-{v}-{k}"
+            decided = Decision(str(whole.ids[v]), k, "tag", whole.conditions[i], verdict, "ann", "m", request, shown)
+            waiting.append(store.record(decided))
+    for future in waiting:
+        future.result()
+    store.close()
+    out = run("fit", folder / "bare", "--decisions", database, "--learner", "naive", "--out", tmp_path / "m")
+    assert "900 tags of 300 visits were decided on" in out
+    assert not Tagger.load(tmp_path / "m").assumed_
+    said = json.loads(run("decisions", "show", "--database", database, "--json", "--high", 1))
+    assert said["decisions"] == 900 and said["twice"] == 0 and len(said["looked_at"]) == 3
+    assert sum(row["times"] for row in said["pressed"]) <= 300 and said["missed"] == []
+    assert "near the assumed 5%: nobody decided on a tag" in run("decisions", "show", "--database", database)
+
+
+def test_evaluate(folder: Path) -> None:
+    out = run("evaluate", folder / "model", folder / "test", "--draws", 1)
+    assert (
+        "held-out tag" in out
+        and "held-out anchor" in out
+        and "after / before" in out
+        and "per 100 visits" in out
+        and "pneumonia" in out
+    )
+    said = json.loads(run("evaluate", folder / "model", folder / "test", "--draws", 1, "--json"))
+    assert said["heldout_tag"]["accuracy_interval"][0] < said["heldout_tag"]["accuracy"]
+    assert len(said["heldout_tag"]["by_condition"]) == len(said["conditions"]) == 23
+    assert "held-out tag needs such labels" in run("evaluate", folder / "model", folder / "bare", "--draws", 1)
+    assert "not a model file" in run("evaluate", folder / "visits.jsonl", folder / "test", code=2).lower()
+
+
+def test_tag(folder: Path) -> None:
+    out = run("tag", folder / "model", folder / "visits.jsonl", "--confirmed", "uti", "--rejected", "pneumonia")
+    assert out.count("what else?") == 10 and "confirmed: uti; rejected: pneumonia" in out and "more visits" in out
+    lines = run(
+        "tag", folder / "model", folder / "visits.jsonl", "--confirmed", "uti", "--json", "--top", 3
+    ).splitlines()
+    assert len(lines) == 40
+    said = json.loads(lines[0])
+    assert said["visit"] == visits("test")[0].id and len(said["tags"]) == 3 and said["certified"]
+    tagger = Tagger.load(folder / "model")
+    best = tagger.suggest(visits("test")[0], ["uti"]).tags[0]
+    assert said["tags"][0]["condition"] == best.condition
+    assert said["tags"][0]["probability"] == pytest.approx(best.probability, abs=2e-3)
+
+
+def test_tag_one_visit_or_refuse(folder: Path) -> None:
+    wanted = visits("test")[30].id
+    assert wanted in run("tag", folder / "model", folder / "visits.jsonl", "--visit", wanted)
+    assert "1 of the visits asked for are not in this file" in run(
+        "tag", folder / "model", folder / "visits.jsonl", "--visit", "nobody", code=2
+    )
+    assert "'gout' is not a condition of this model" in run(
+        "tag", folder / "model", folder / "visits.jsonl", "--confirmed", "gout", code=2
+    )
+
+
+def test_reproduce(folder: Path, tmp_path: Path) -> None:
+    where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report")
+    quick = ("--draws", 1, "--without", "nvil", "--without", TOLERANT, "--without", ELKAN_NOTO)
+    out = run("reproduce", *where, *quick)
+    assert "Noisy-or oracle MLE" in out and "not in the table: Noisy-or final" in out and "index.html" in out
+    results = json.loads((tmp_path / "report" / "results.json").read_text("utf-8"))
+    assert {row["model"] for row in results["rows"]} == {
+        "Naive labels",
+        "Noisy-or init",
+        "whatelse",
+        "whatelse, with labels",
+        "Noisy-or oracle MLE",
+    }
+    assert (tmp_path / "report" / "index.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_stopped_it_says_what_was_kept_and_goes_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from whatelse.learning import learners
+
+    where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report", "--draws", 1)
+    rows = [word for row in ("nvil", TOLERANT, ELKAN_NOTO, OURS, TAUGHT) for word in ("--without", row)]
+
+    def stop(cohort: object, rates: object, seed: int, progress: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setitem(learners.LEARNERS, "oracle", stop)
+        said = run("reproduce", *where, *rows, code=130)
+        assert said.splitlines()[-1].startswith("whatelse: stopped; the rows that were done are kept in")
+        assert run("fit", folder / "train", "--learner", "oracle", "--out", tmp_path / "m", code=130).splitlines()[
+            -1:
+        ] == ["whatelse: stopped before the end; run the same command again"]
+    assert {file.name for file in (tmp_path / "report" / "rows").iterdir()} == {
+        "Naive-labels.json",
+        "Noisy-or-init.json",
+    }
+    assert "Noisy-or oracle MLE" in run("reproduce", *where, *rows)
+
+
+def test_demo_runs_and_runs_again(tmp_path: Path) -> None:
+    out = run("demo", "--out", tmp_path / "demo", "--visits", 1500, "--no-serve")
+    assert "1. simulate" in out and "Naive labels" in out and "what else?" in out and "confirming" in out
+    assert "whatelse serve --model" in out and (tmp_path / "demo" / "report" / "index.html").is_file()
+    (tmp_path / "demo" / "model.safetensors").unlink()
+    again = run("demo", "--out", tmp_path / "demo", "--visits", 1500, "--no-serve")
+    assert again.count("done before") == 3 and (tmp_path / "demo" / "model.safetensors").is_file()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear", encoding="utf-8")
+    assert "is not a demo's folder" in run("demo", "--out", tmp_path / "mine", "--no-serve", code=2)

@@ -1,0 +1,110 @@
+"""The knowledge base: entries check themselves, files of one's own change and extend it, errors name file and entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whatelse.errors import ConditionError, InputError
+from whatelse.knowledge import age_band, load_knowledge
+from whatelse.knowledge.check import problems
+from whatelse.knowledge.entries import read_concept, read_condition
+
+OWN = """
+concepts:
+  purple_toes: {kind: sign, rate: 0.0003, same: [purple toes, blue toes], is_a: [rash]}
+conditions:
+  migraine: {share: 0.031}
+  cholesterol_emboli:
+    {title: Cholesterol emboli, kind: disease, danger: 2, share: 0.0001, icd10: [I75],
+     names: [cholesterol emboli], findings: {purple_toes: usually}}
+"""
+
+
+def own_file(folder: Path, text: str) -> Path:
+    path = folder / "own.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_of_ones_own_changes_and_adds_entries(tmp_path: Path) -> None:
+    shipped, base = load_knowledge(), load_knowledge(own_file(tmp_path, OWN))
+    assert base.conditions["migraine"].share == 0.031 != shipped.conditions["migraine"].share
+    assert base.conditions["migraine"].findings == shipped.conditions["migraine"].findings
+    assert base.conditions["cholesterol_emboli"].findings == {"purple_toes": 0.8}
+    assert base.parents("purple_toes")[0] == "rash" and "purple_toes" not in shipped.concepts
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("concepts: {a: {kind: sign, rate: 0.1, same: [aa], is_a: [nowhere_known]}}", "'nowhere_known' is not defined"),
+        ("concepts: {a: {kind: sign, is_a: [b]}, b: {kind: sign, is_a: [a]}}", "is a kind of itself"),
+        ("concepts: {a: {kind: sing}}", "'kind' is 'sing', must be one of"),
+        ("concepts: {a: {kind: sign, rate: 2}}", "'rate' is 2, must be a number from 0 to 1"),
+        ("concepts: {a: {kind: sign, same: [no]}}", "must be a list of texts"),
+        ("concepts: {a: {kind: sign, phrases: [x]}}", "unknown field 'phrases'"),
+        ("conditions: {migraine: {findings: {headache: mostly}}}", "'findings' of 'headache' is 'mostly'"),
+        ("conditions: {migraine: {age: {elderly: 2}}}", "'elderly' is neither a sex"),
+        ("concept: {}", "a knowledge file has parts among"),
+        ("concepts: [", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_file_and_entry(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_knowledge(own_file(tmp_path, text))
+    assert "own.yaml" in str(caught.value)
+
+
+def test_composed_concepts_know_their_wider_ones() -> None:
+    base = load_knowledge()
+    fracture = base.concept("wrist_fracture")
+    assert fracture is not None and "fracture" in base.parents("wrist_fracture")
+    assert base.concept("wrist_banana") is None
+
+
+def test_titles_are_what_a_person_reads() -> None:
+    base = load_knowledge()
+    assert (
+        base.title("neg:fever") == "No fever" and base.title("hx:pulmonary_embolism") == "History of pulmonary embolism"
+    )
+    assert base.title("hx:warfarin") == "Warfarin at home" and base.title("rx:heparin") == "Heparin given"
+
+
+def test_conditions_are_found_by_words_and_by_code() -> None:
+    base = load_knowledge()
+    assert "pulmonary_embolism" in [c.name for c in base.find("embolism lung")] + [c.name for c in base.find("I26.9")]
+    assert [c.name for c in base.only(["migraine", "stroke"]).conditions.values()] == ["migraine", "stroke"]
+    with pytest.raises(ConditionError, match="no condition 'migrane'"):
+        base.only(["migrane"])
+
+
+def test_age_bands_meet_at_their_ends() -> None:
+    assert [age_band(age) for age in (0, 0.9, 1, 11.9, 12, 18, 40, 64.9, 65, 104)] == [
+        "infant", "infant", "child", "child", "teen", "young", "middle", "middle", "old", "old"
+    ]  # fmt: skip
+
+
+def test_the_shipped_base_is_consistent() -> None:
+    assert problems(load_knowledge()) == []
+
+
+def test_problems_name_what_is_wrong(tmp_path: Path) -> None:
+    text = """
+concepts: {blue_nose: {kind: sign, rate: 0.00001, same: [migraine headache]}}
+conditions:
+  x_disease: {kind: disease, danger: 0, share: 0.4, names: [x disease], age: {old: 9}, icd10: [I26],
+    findings: {green_ears: often, blue_nose: always}, goes_with: {nowhere: 2}, given: {moonlight: often}}
+"""
+    found = "\n".join(problems(load_knowledge(own_file(tmp_path, text))))
+    parts = ["also names", "'green_ears', which no concept knows", "'nowhere', which is no condition"]
+    parts += ["'moonlight', which is no drug", "age factors average", "conditions alone bring it", "same icd10 codes"]
+    assert [part for part in parts if part not in found] == []
+
+
+def test_entries_read_frequency_words_and_numbers() -> None:
+    entry = {"kind": "disease", "danger": 1, "share": 0.01, "findings": {"a": "often", "b": 0.3}, "icd10": ["R10.1"]}
+    condition = read_condition("x", entry, "f.yaml")
+    assert condition.findings == {"a": 0.5, "b": 0.3} and condition.codes["icd10"] == ("R101",)
+    assert read_concept("neck_stiffness", {"kind": "sign"}, "f.yaml").title == "Neck stiffness"

@@ -1,0 +1,132 @@
+"""The shipped model: vignettes of our own, moves after a confirmation, the cache, and what must not be missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from whatelse.explanations import ALERT_PROBABILITY, ALERT_TIMES, Suggestions
+from whatelse.knowledge import load_knowledge
+from whatelse.knowledge.matching import match, merged, plain
+from whatelse.learning.knowledge_model import compile_knowledge
+from whatelse.learning.shipped import load_shipped, the_23
+from whatelse.tagger import Tagger
+from whatelse.visits import Known, Visit
+
+VIGNETTES, MOVES = yaml.safe_load_all((Path(__file__).parents[1] / "data" / "vignettes.yaml").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return Tagger.load("emergency")
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, str]:
+    """Every phrase that names a condition -> the condition."""
+    base = load_knowledge()
+    out: dict[str, str] = {}
+    for condition in base.conditions.values():
+        concept = base.concepts.get(condition.name)
+        for phrase in (condition.name, condition.title, *condition.names, *(concept.same if concept else ())):
+            out.setdefault(plain(phrase), condition.name)
+    return out
+
+
+def asked(tagger: Tagger, case: dict[str, Any], known: Known | None = None) -> Suggestions:
+    visit = Visit("v", age=case.get("age"), sex=case.get("sex"), triage_note=case["text"])
+    return tagger.read(visit).suggest(known or Known())
+
+
+def test_the_right_condition_of_own_vignettes_is_among_the_first(tagger: Tagger, names: dict[str, str]) -> None:
+    ranks = []
+    for case in VIGNETTES:
+        wanted = {names.get(plain(name)) for name in (case["answer"], *case.get("accept", ()))} - {None}
+        shown = [tag.condition for tag in asked(tagger, case).tags if not tag.stated]
+        ranks.append(min((shown.index(name) for name in wanted if name in shown), default=len(shown)))
+    found = {most: float(np.mean(np.array(ranks) < most)) for most in (1, 3, 5)}
+    assert found[1] >= 0.60 and found[3] >= 0.80 and found[5] >= 0.85, found
+
+
+def test_confirming_a_condition_moves_others_as_a_clinician_expects(tagger: Tagger, names: dict[str, str]) -> None:
+    right = wrong = 0
+    for case in MOVES:
+        confirmed = names.get(plain(case["confirm"]))
+        if confirmed is None:
+            continue
+        before, after = (
+            {tag.condition: tag.probability for tag in asked(tagger, case, known).tags}
+            for known in (Known(), Known(confirmed=(confirmed,)))
+        )
+        for sign, part in ((1, "up"), (-1, "down")):
+            for name in case.get(part) or ():
+                condition = names.get(plain(name))
+                if condition in after and condition != confirmed:
+                    change = after[condition] / max(before[condition], 1e-9)
+                    right += change**sign > 1.02
+                    wrong += change**sign < 0.9
+    assert right > 2 * wrong, (right, wrong)
+
+
+def test_dangerous_visits_name_the_danger(tagger: Tagger) -> None:
+    for text, age, sex, condition in (
+        ("on coumadin, fell from standing, hit head, headache, vomiting, confused", 72, "M", "intracranial_hemorrhage"),
+        ("fever, confusion, foul urine, hypotensive and tachycardic", 81, "F", "sepsis"),
+        ("worst headache of life, sudden onset, neck stiffness", 34, "F", "subarachnoid_hemorrhage"),
+        ("sudden tearing chest pain radiating to the back", 55, "M", "aortic_dissection"),
+    ):
+        tags = asked(tagger, {"text": text, "age": age, "sex": sex})
+        shown = [tag.condition for tag in (*tags.likely[:3], *tags.must_not_miss)]
+        assert condition in shown, (text, shown)
+
+
+def test_alerts_are_dangerous_and_far_above_the_usual(tagger: Tagger) -> None:
+    alerts = [tag for case in VIGNETTES[:60] for tag in asked(tagger, case).must_not_miss]
+    assert alerts and all(tag.danger == 3 for tag in alerts)
+    assert all(tag.probability >= ALERT_PROBABILITY and tag.times >= ALERT_TIMES for tag in alerts)
+
+
+def test_questions_are_clinical_concepts_and_not_about_what_is_stated(tagger: Tagger) -> None:
+    visit = Visit("v", age=30, sex="F", triage_note="right lower quadrant pain, nausea, fever since yesterday")
+    reading = tagger.read(visit)
+    stated = {tag.condition for tag in reading.suggest().tags if tag.stated}
+    questions = reading.ask()
+    assert questions and all(q.about not in stated for q in questions)
+    assert all(load_knowledge().concept(q.finding) is not None for q in questions)
+
+
+def test_a_second_load_comes_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHATELSE_CACHE", str(tmp_path))
+    load_shipped.cache_clear()
+    first = load_shipped("emergency-23")
+    (kept,) = tmp_path.iterdir()
+    load_shipped.cache_clear()
+    again = load_shipped("emergency-23")
+    np.testing.assert_array_equal(first.model.noisyor.fail, again.model.noisyor.fail)
+    np.testing.assert_array_equal(first.model.evidence.weight, again.model.evidence.weight)
+    kept.write_bytes(b"damaged")
+    load_shipped.cache_clear()
+    assert load_shipped("emergency-23").vocabulary.names == first.vocabulary.names
+    load_shipped.cache_clear()
+
+
+def test_the_23_conditions_are_all_matched() -> None:
+    base = load_knowledge()
+    paper = the_23(base)
+    assert len(paper.conditions) == 23 and all(c.findings for c in paper.conditions.values())
+    assert set(match(base, "asthma-copd", (), {"icd10": ["J45", "J44", "J43", "J42", "J41"]})) >= {"asthma", "copd"}
+    both = merged(base, "both", "Both", ["asthma", "copd"])
+    assert both.share == pytest.approx(base.conditions["asthma"].share + base.conditions["copd"].share)
+
+
+def test_narrow_findings_count_given_the_wider_one() -> None:
+    base = load_knowledge().only(["appendicitis", "cholecystitis"])
+    net = compile_knowledge(base)
+    child, parent = net.names.index("rlq_pain"), net.names.index("abdominal_pain")
+    assert net.rates[child] < net.rates[parent] and net.parent[child] >= 0
+    p = base.conditions["appendicitis"].findings
+    assert 1 - net.fail[0, child] > p["rlq_pain"] > 0.3

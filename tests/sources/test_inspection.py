@@ -1,0 +1,212 @@
+"""'whatelse inspect': what columns seem to be, a map that reads, and nothing overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from whatelse.cli import app
+from whatelse.errors import InputError
+from whatelse.sources import read_visits
+from whatelse.sources.inspection import inspect_file
+
+
+def _table(path: Path, rng: np.random.Generator, count: int = 300) -> Path:
+    """As hospitals export them: semicolons, Latin-1, decimal commas, own codes, 120/80, words for missing."""
+    head = "Fall Nr;Alter;Geschlecht;Beschwerde;Notiz;ESI;Temp;Puls;BP;Diagnosen;Labor X;Bett;Ankunft;leer;Arzt"
+
+    def row(i: int) -> list[str]:
+        return [
+            f"F{i:05}", f"{rng.integers(0, 99)}", "wmd"[rng.integers(3)],
+            ("Sturz", "Fieber", "Übelkeit", "Thoraxschmerz", "Dyspnoe")[rng.integers(5)],
+            f"Patient {i} klagt über Schmerzen seit {i % 9} Tagen, keine Übelkeit",
+            str(rng.integers(1, 6)), f"{rng.normal(37, 0.8):.1f}".replace(".", ","),
+            "n/a" if i % 9 == 0 else str(round(rng.normal(85, 15))),
+            f"{rng.integers(90, 180)}/{rng.integers(50, 100)}", "S00.0,W18" if i % 2 else "R50.9",
+            f"{rng.normal(5, 2):.2f}", f"B{rng.integers(40)}", f"{1 + i % 28:02}.03.2024 1{i % 10}:30", "",
+            f"Dr. {rng.integers(10**6)}",
+        ]  # fmt: skip
+
+    lines = [head, *(";".join(row(i)) for i in range(count))]
+    path.write_bytes("\r\n".join(lines).encode("latin-1"))
+    return path
+
+
+def test_what_columns_seem_to_be(tmp_path: Path, rng: np.random.Generator) -> None:
+    file = _table(tmp_path / "visits.csv", rng)
+    look = inspect_file(file)
+    assert {seen.name: seen.field for seen in look.columns} == {
+        "Fall Nr": "id", "Alter": "age", "Geschlecht": "sex", "Beschwerde": "chief_complaint", "Notiz": "triage_note",
+        "ESI": "coded", "Temp": "numbers", "Puls": "numbers", "BP": "numbers", "Diagnosen": "billing",
+        "Labor X": "numbers", "Bett": "", "Ankunft": "time", "leer": "", "Arzt": "",
+    }  # fmt: skip
+    made = look.to_map()
+    assert made["delimiter"] == ";" and made["encoding"] == "cp1252" and made["missing"] == ["n/a"]
+    assert made["numbers"]["BP"]["part"] == 1 and made["numbers"]["Labor X"] == "bands"
+    assert made["numbers"]["Temp"] == [">= 38 -> vital:temperature-high"]
+    assert made["coded"] == [{"column": "ESI", "system": "triage"}]
+    assert made["billing"] == {"column": "Diagnosen", "separator": ",", "system": "icd"}
+    assert made["time"] == {"column": "Ankunft", "format": "%d.%m.%Y %H:%M"}
+    assert yaml.safe_load(look.to_yaml()) == made  # the file says what it means
+    visits = list(read_visits(file, columns=made))
+    assert len(visits) == 300 and visits[1].billing is not None and len(visits[1].billing) == 2
+    assert visits[1].numbers is not None and [name for name, _ in visits[1].numbers] == ["labor_x"]
+    assert any(code.code == "temperature-high" for visit in visits for code in visit.coded or ())
+    assert "Übelkeit" in (visits[0].triage_note or "") and "Dr. " not in look.to_yaml()
+
+
+def test_the_command_writes_a_map_once(tmp_path: Path, rng: np.random.Generator) -> None:
+    file, out = _table(tmp_path / "visits.csv", rng), tmp_path / "map.yaml"
+    run = CliRunner()
+    first = run.invoke(app, ["inspect", str(file), "--out", str(out)])
+    assert first.exit_code == 0 and "whatelse build" in first.output and "ignored" in first.output, first.output
+    built = run.invoke(app, ["build", str(file), "--map", str(out), "--out", str(tmp_path / "c")])
+    assert built.exit_code == 0 and "300 visits" in built.output, built.output
+    out.write_text("edited: by hand", encoding="utf-8")
+    again = run.invoke(app, ["inspect", str(file), "--out", str(out)])
+    assert again.exit_code == 2 and "may have been edited" in again.output
+    assert out.read_text(encoding="utf-8") == "edited: by hand"
+    assert "triage_note: Notiz" in run.invoke(app, ["inspect", str(file)]).output
+
+
+def test_a_table_without_an_id_or_with_odd_codes_of_sex(tmp_path: Path) -> None:
+    rows = [f"{i},{i % 3 + 7},{'abc'[i % 3]},{i % 2}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("age,gender,ward,flag\n" + "\n".join(rows), encoding="utf-8")
+    look = inspect_file(tmp_path / "t.csv")
+    made = look.to_map()
+    assert made["id"] == {"row_number": True}
+    assert made["sex"] == {"column": "gender", "values": {"7": None, "8": None, "9": None}}
+    assert "CHECK" in look.to_yaml() and "write F or M for 7, 8, 9" in look.to_yaml()
+    assert [line["system"] for line in made["coded"]] == ["ward", "flag"]
+    assert len(list(read_visits(tmp_path / "t.csv", columns=yaml.safe_load(look.to_yaml())))) == 60
+
+
+def _triage_table(path: Path, rng: np.random.Generator, count: int = 400) -> Path:
+    """In the shape of a public triage file: Latin-5, decimal commas, errors of a spreadsheet, columns that leak."""
+    head = (
+        "Group;Sex;Age;Patients number per hour;Arrival mode;Injury;Chief_complain;Mental;Pain;NRS_pain;SBP;DBP;HR;RR;"
+    )
+    head += (
+        "BT;Saturation;KTAS_RN;Diagnosis in ED;Disposition;KTAS_expert;Error_group;Length of stay_min;KTAS duration_min"
+    )
+
+    def row(i: int) -> list[object]:
+        return [
+            1 + i % 2, 1 + i // 2 % 2, 16 + i % 80, 1 + i % 15, 1 + i % 7, 1 + i % 2,
+            ("abd pain", "dizziness", "fever", "chest pain", "open wound", "right hand injury")[i % 6] + f" {i % 40}",
+            1 + i % 4, i % 2, "#BOŞ!" if i % 2 else i % 10, "??" if i % 50 == 7 else 90 + i % 90, 60 + i % 30,
+            60 + i % 60, 16 + i % 6, f"{36 + i % 30 / 10:.1f}".replace(".", ","), "#BOŞ!" if i % 2 else 90 + i % 11,
+            1 + i % 5, ("Acute gastroenteritis", "Corneal abrasion", "Fever, unspecified")[i % 3], 1 + i % 7, 1 + i % 5,
+            i % 9, 86 + i % 900, f"{i % 20},00",
+        ]  # fmt: skip
+
+    lines = [head, *(";".join(map(str, row(i))) for i in range(count))]
+    path.write_bytes("\r\n".join(lines).encode("iso8859-9"))
+    return path
+
+
+def test_columns_known_only_after_the_visit_are_left_out(tmp_path: Path, rng: np.random.Generator) -> None:
+    found = inspect_file(_triage_table(tmp_path / "triage.csv", rng))
+    after = {guess.name for guess in found.columns if "after the visit" in guess.why}
+    assert after == {
+        "Diagnosis in ED", "Disposition", "KTAS_expert", "Error_group", "Length of stay_min", "KTAS duration_min",
+    }  # fmt: skip
+    assert not any(guess.field for guess in found.columns if guess.name in after)
+    assert "# known only after the visit:\n#   Diagnosis in ED\n" in found.to_yaml()
+
+
+def test_a_file_in_another_code_page_is_inspected_and_read_unedited(tmp_path: Path, rng: np.random.Generator) -> None:
+    file, out = _triage_table(tmp_path / "triage.csv", rng), tmp_path / "map.yaml"
+    shown = CliRunner().invoke(app, ["inspect", str(file), "--out", str(out)])
+    assert shown.exit_code == 0, shown.output
+    made = yaml.safe_load(out.read_text("utf-8"))
+    assert made["chief_complaint"] == "Chief_complain" and made["age"] == "Age"
+    assert made["encoding"].startswith("cp125") and any(mark.startswith("#BO") for mark in made["missing"])
+    visits = list(read_visits(file, columns=out))
+    assert len(visits) == 400 and visits[0].chief_complaint == "abd pain 0"
+    coded = {f"{code.system}:{code.code}" for visit in visits for code in visit.coded or ()}
+    assert {"triage:1", "pain:yes", "pain:high", "vital:temperature-high"} <= coded
+    assert not any("expert" in code or "disposition" in code for code in coded)
+
+
+def test_a_column_of_zeros_and_ones_is_no_pain_score(tmp_path: Path, rng: np.random.Generator) -> None:
+    made = inspect_file(_triage_table(tmp_path / "triage.csv", rng)).to_map()
+    assert "Pain" not in made["numbers"] and made["numbers"]["NRS_pain"][0] == ">= 8 -> pain:high"
+    assert {"column": "Pain", "system": "pain", "values": {"0": None, "1": "yes"}} in made["coded"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "douleur thoracique, fièvre élevée, gêne à l'arrivée"),
+        ("cp1250", "ból w klatce piersiowej, duszność, gorączka"),
+        ("cp1251", "боль в груди, одышка, температура"),
+        ("cp949", "가슴 통증과 호흡 곤란, 복통"),
+        ("gb18030", "胸痛，呼吸困难，发热三天"),
+        ("utf-16", "ból, fièvre, боль"),
+    ],
+)
+def test_encodings_are_detected(tmp_path: Path, encoding: str, text: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_bytes(("id;note\n" + "".join(f"{i};{text} {i}\n" for i in range(50))).encode(encoding))
+    found = inspect_file(file)
+    notes = [visit.triage_note for visit in read_visits(file, columns=found.to_map())]
+    assert notes == [f"{text} {i}" for i in range(50)]
+
+
+def test_spoiled_bytes_do_not_stop_the_inspection(tmp_path: Path) -> None:
+    rows = [f"{i},fièvre élevée {i}\n".encode() for i in range(50)]
+    (tmp_path / "t.csv").write_bytes(b"id,note\n" + b"".join(rows) + b"99,bad \xde byte\n")
+    found = inspect_file(tmp_path / "t.csv")
+    assert any("1 rows cannot be read (holds bytes" in note for note in found.notes)
+    assert found.to_yaml().encode()
+    skipping = read_visits(tmp_path / "t.csv", columns=found.to_map(), on_error="skip")
+    assert len(list(skipping)) == 50
+
+
+def test_cells_that_cannot_be_read_become_unknown_or_the_column_is_left_out(tmp_path: Path) -> None:
+    ages = ["thirty" if i == 30 else str(i) for i in range(100)]
+    times = [f"2024-01-01 1{i % 10}:00" if i < 90 else f"late {i}" for i in range(100)]
+    lines = [f"{i},{age},cough {i},{time}" for i, (age, time) in enumerate(zip(ages, times, strict=True))]
+    (tmp_path / "t.csv").write_text("id,age,complaint,time\n" + "\n".join(lines), encoding="utf-8")
+    made = inspect_file(tmp_path / "t.csv").to_map()
+    assert "thirty" in made["missing"] and made["time"] is None
+    visits = list(read_visits(tmp_path / "t.csv", columns=made))
+    assert len(visits) == 100 and visits[30].age is None and visits[31].age == 31.0 and visits[0].time is None
+
+
+def test_a_complaint_is_known_by_its_values(tmp_path: Path) -> None:
+    words = ("chest pain", "cough and fever", "fall from stairs", "headache")
+    lines = [f"{i},{words[i % 4]} {i % 17}" for i in range(100)]
+    (tmp_path / "t.csv").write_text("case no,why\n" + "\n".join(lines), encoding="utf-8")
+    assert inspect_file(tmp_path / "t.csv").to_map() == {"id": "case no", "chief_complaint": "why"}
+
+
+def test_other_formats(tmp_path: Path) -> None:
+    records = [
+        {"id": i, "age": 3.0 * i, "triage_note": f"note {i} of a patient with pain in the chest"} for i in range(40)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    pyarrow.parquet.write_table(pa.Table.from_pylist(records), tmp_path / "t.parquet")
+    for name in ("t.jsonl", "t.parquet"):
+        made = inspect_file(tmp_path / name).to_map()
+        assert made == {"id": "id", "age": "age", "triage_note": "triage_note"}
+        assert len(list(read_visits(tmp_path / name, columns=made))) == 40
+
+
+def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a file"):
+        inspect_file(tmp_path)
+    (tmp_path / "head.csv").write_text("id,age\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has no rows"):
+        inspect_file(tmp_path / "head.csv")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match="cannot be read as a Parquet"):
+        inspect_file(tmp_path / "bad.parquet")
