@@ -36,7 +36,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         cdm = Path(name) / "cdm"
         visits, rows = multiply(data, cdm, options.visits)
-        command = [Path(sys.executable).with_name("whatelse"), "build", "--source", "omop", str(cdm), "--out", f"{name}/cohort"]
+        command = [
+            Path(sys.executable).with_name("whatelse"),
+            "build",
+            "--source",
+            "omop",
+            str(cdm),
+            "--out",
+            f"{name}/cohort",
+        ]
         began = time.perf_counter()
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         seconds = time.perf_counter() - began

@@ -48,10 +48,7 @@ def test_same_bytes_in_another_process() -> None:
     code = "from whatelse.simulate import simulate; import sys; sys.stdout.write(repr(list(simulate(300, 9))))"
     runs = [
         subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("1", "2")
     ]

@@ -23,9 +23,7 @@ LISTED = 10  # conditions
 def show(
     database: str = DATABASE_OPTION,
     low: int = typer.Option(LOW_RANK, "--low", min=2, help="Confirmed tags from this rank on were ranked too low."),
-    high: int = typer.Option(
-        HIGH_RANK, "--high", min=1, help="Rejected tags up to this rank were ranked too high."
-    ),
+    high: int = typer.Option(HIGH_RANK, "--high", min=1, help="Rejected tags up to this rank were ranked too high."),
     as_json: bool = JSON,
 ) -> None:
     """How often people agree with each other and with the model: tags ranked too low, tags ranked too high.

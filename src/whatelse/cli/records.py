@@ -180,9 +180,7 @@ def build(
     ),
     bigrams: bool = typer.Option(True, help="Join words that often come together."),
     function_words: bool = typer.Option(
-        False,
-        "--function-words",
-        help="Also take function words ('of', 'pmh') and bare numbers as findings.",
+        False, "--function-words", help="Also take function words ('of', 'pmh') and bare numbers as findings."
     ),
     bands: int = typer.Option(5, "--bands", min=2, help="Number of equal-sized bands of each number."),
     engine: Engine = ENGINE,

@@ -52,9 +52,7 @@ def tag(
         "the address of a database. More with --option: table, results_schema.",
     ),
     threshold: float = typer.Option(0.5, "--threshold", help="For --omop: probability from which a visit belongs."),
-    note_nlp: bool = typer.Option(
-        False, "--note-nlp", help="For --omop: also write findings of notes (NOTE_NLP)."
-    ),
+    note_nlp: bool = typer.Option(False, "--note-nlp", help="For --omop: also write findings of notes (NOTE_NLP)."),
     engine: Engine = ENGINE,
     master: str | None = MASTER,
 ) -> None:

@@ -159,8 +159,7 @@ def _cohort(
         raise CohortError("there are no visits to make a cohort of")
     ids, Y, known = labels.arrays()
     X = csr_matrix(
-        (np.ones(numbers.size, dtype=np.uint8), numbers, ends.astype(np.int32)),
-        shape=(len(ids), len(vocabulary.names)),
+        (np.ones(numbers.size, dtype=np.uint8), numbers, ends.astype(np.int32)), shape=(len(ids), len(vocabulary.names))
     )
     X.sort_indices()
     return Cohort(X, vocabulary, ids, Y, known, about or {}, fields)

@@ -27,11 +27,7 @@ HELD_OUT = 0.2  # share of the visits that the penalty is chosen by
 
 
 def naive_labels(
-    X: sp.csr_matrix | Blocks,
-    anchor_columns: ArrayLike,
-    rates: Rates,
-    *,
-    smoothing: float = 1.0,
+    X: sp.csr_matrix | Blocks, anchor_columns: ArrayLike, rates: Rates, *, smoothing: float = 1.0
 ) -> NoisyOr:
     """Maximum likelihood with anchors taken for conditions; then priors and anchors as the noise rates say."""
     columns, n = np.asarray(anchor_columns, np.int64), X.shape[1]
@@ -41,12 +37,7 @@ def naive_labels(
 
 
 def oracle(
-    X: sp.csr_matrix | Blocks,
-    Y: ArrayLike | None,
-    anchor_columns: ArrayLike,
-    rates: Rates,
-    *,
-    smoothing: float = 1.0,
+    X: sp.csr_matrix | Blocks, Y: ArrayLike | None, anchor_columns: ArrayLike, rates: Rates, *, smoothing: float = 1.0
 ) -> NoisyOr:
     """Maximum likelihood with the true conditions Y (N, m), anchors edited as for naive labels: the yardstick.
 

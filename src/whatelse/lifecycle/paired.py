@@ -54,14 +54,7 @@ class Resamples:
 
 
 def paired_row(
-    measure: str,
-    old: Floats,
-    new: Floats,
-    size: Floats,
-    draw: Resamples,
-    *,
-    good: bool = False,
-    level: float = LEVEL,
+    measure: str, old: Floats, new: Floats, size: Floats, draw: Resamples, *, good: bool = False, level: float = LEVEL
 ) -> Row:
     """sum(new - old) / sum(size), each (V,), with an interval over the visits that have any size."""
     there = size > 0

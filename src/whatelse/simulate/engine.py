@@ -32,12 +32,7 @@ _WHERE = [MEASURES.index(name) for name in _VITALS]
 
 
 def simulate(
-    visits: int,
-    seed: int,
-    departures: Departures | None = None,
-    *,
-    min_conditions: int = 0,
-    survey: Path | None = None,
+    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0, survey: Path | None = None
 ) -> Iterator[Visit]:
     """Yield `visits` visits, each with its true conditions in `truth`. Constant memory.
 

@@ -81,11 +81,7 @@ class Lexicon:
     measures: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        entries: Iterable[Entry],
-        codes: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> Lexicon:
+    def of(cls, entries: Iterable[Entry], codes: Mapping[str, Mapping[str, str]] | None = None) -> Lexicon:
         """A lexicon of entries, checked, with the shipped shorthand, grammar and measures."""
         lexicon = cls(tuple(entries), load_shorthand(), load_grammar())
         lexicon.check()

@@ -74,10 +74,7 @@ class NoteReader:
     """
 
     def __init__(
-        self,
-        lexicon: Lexicon = EMPTY,
-        rules: str | Path | Rules = "default",
-        phrases: Sequence[Phrase] = (),
+        self, lexicon: Lexicon = EMPTY, rules: str | Path | Rules = "default", phrases: Sequence[Phrase] = ()
     ) -> None:
         self.lexicon, self.rules = lexicon, load_rules(rules)
         terms, self.tables, self.concepts = lexicon.compiled

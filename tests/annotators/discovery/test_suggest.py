@@ -199,10 +199,7 @@ def test_drugs_and_codes_are_candidates_as_a_conditions_file_has_them() -> None:
     ]
     cohort = build_cohort(visits, anchors, max_share=1.0)
     phrases = from_visits(cohort, visits).phrases
-    assert set(phrases) == {
-        Phrase("ciprofloxacin", "dispensed"),
-        Phrase("16551", "coded", "rfv", "painful urination"),
-    }
+    assert set(phrases) == {Phrase("ciprofloxacin", "dispensed"), Phrase("16551", "coded", "rfv", "painful urination")}
     assert from_cohort(cohort).phrases == (Phrase("ciprofloxacin", "dispensed"),)
 
 

@@ -29,13 +29,7 @@ from tests.support.reference_nvil import (  # noqa: E402
 )
 from whatelse.learning.paper.nvil import likelihood  # noqa: E402
 from whatelse.learning.paper.nvil.learner import L2_CHOICES, EpochEnd, EpochRecord, NvilResult, NvilSettings, fit_nvil  # noqa: E402
-from whatelse.learning.paper.nvil.training import (  # noqa: E402
-    Batch,
-    Training,
-    censored_logits,
-    log_bernoulli,
-    recognition_gradient,
-)
+from whatelse.learning.paper.nvil.training import Batch, Training, censored_logits, log_bernoulli, recognition_gradient  # noqa: E402
 
 
 @pytest.fixture(params=["compiled", "tensors"])
@@ -363,8 +357,7 @@ def test_defaults_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"samples": 0}, {"learning_rate": -1.0}, {"l2": float("nan")}, {"smoothing": 1.0}, {"margin": 0.0}],
+    "changes", [{"samples": 0}, {"learning_rate": -1.0}, {"l2": float("nan")}, {"smoothing": 1.0}, {"margin": 0.0}]
 )
 def test_settings_out_of_range_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(ModelError, match=next(iter(changes))):

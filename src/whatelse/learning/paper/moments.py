@@ -144,12 +144,7 @@ def moments_model(
 
 
 def denoise(
-    counts: Counts,
-    rates: Rates,
-    *,
-    method: Method = "kl",
-    shrink: float = 0.0,
-    tol: float = 1e-11,
+    counts: Counts, rates: Rates, *, method: Method = "kl", shrink: float = 0.0, tol: float = 1e-11
 ) -> Denoised:
     """P(X_j=1 | Y_i=y) for all conditions and findings, from the noise rates.
 

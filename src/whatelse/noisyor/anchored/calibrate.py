@@ -31,14 +31,7 @@ def marginals(model: JointModel, X: sp.csr_matrix, budget: int = BUDGET, confirm
     return posterior(model, X, confirmed=confirmed, tolerance=TOLERANCE, budget=budget, top=0).marginals
 
 
-def calibrated(
-    model: JointModel,
-    X: sp.csr_matrix,
-    rates: Rates,
-    *,
-    temper: bool,
-    budget: int = BUDGET,
-) -> JointModel:
+def calibrated(model: JointModel, X: sp.csr_matrix, rates: Rates, *, temper: bool, budget: int = BUDGET) -> JointModel:
     """By the visits X, in rounds: each solves for both numbers as if conditions were independent given the visit.
 
     temper  scale all log odds, not only what anchors tell

@@ -132,12 +132,7 @@ def unlike(known: Bools) -> float:
 
 
 def teach(
-    lesson: Lesson,
-    coupling: Floats,
-    kappa: float,
-    *,
-    precision: dict[str, float] | None = None,
-    steps: int = MAX_STEPS,
+    lesson: Lesson, coupling: Floats, kappa: float, *, precision: dict[str, float] | None = None, steps: int = MAX_STEPS
 ) -> Taught:
     """Fit to the labels. coupling (m, m) is J0, kappa where to start.
 

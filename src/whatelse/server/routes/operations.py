@@ -60,7 +60,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
             "text/csv": {"schema": {"type": "string"}},
             "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
         },
-    },
+    }
 }
 
 

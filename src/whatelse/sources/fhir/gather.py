@@ -120,11 +120,7 @@ class Reads:
     """Reads of one visit under way. Only the thread that calls `finish` changes `resources`."""
 
     def __init__(
-        self,
-        server: FhirServer,
-        resources: Resources,
-        pool: Executor | None,
-        failed: Callable[[str, str], None],
+        self, server: FhirServer, resources: Resources, pool: Executor | None, failed: Callable[[str, str], None]
     ) -> None:
         self._server, self._resources, self._pool, self._failed = server, resources, pool, failed
         self._waiting: list[tuple[str, bool, Future[list[dict[str, Any]]]]] = []  # kind, whether a search, answer

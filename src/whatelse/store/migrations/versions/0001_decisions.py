@@ -49,9 +49,7 @@ def upgrade() -> None:
         sa.Column("expires", sa.DateTime(timezone=True), nullable=False),
     )
     op.create_table(
-        "secret",
-        sa.Column("name", sa.String(32), primary_key=True),
-        sa.Column("value", sa.String(64), nullable=False),
+        "secret", sa.Column("name", sa.String(32), primary_key=True), sa.Column("value", sa.String(64), nullable=False)
     )
     _append_only()
 
