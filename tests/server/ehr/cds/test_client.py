@@ -20,6 +20,7 @@ from tests.support.hooking import LEAVE, VIEW, call, cards, titles
 from tests.support.serving import live, service
 from whatelse.server import Service
 from whatelse.server.ehr.cds import messages
+from whatelse.server.ehr.cds.threshold import LEAST
 
 SERVICE, LEAVING = VIEW.rsplit("/", 1)[1], LEAVE.rsplit("/", 1)[1]
 Opened = tuple[Sandbox, Service]
@@ -51,18 +52,20 @@ def falling(found: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def record(*, told: bool) -> list[dict[str, Any]]:
-    """A visit that speaks for a fall, a little; told: somebody has written down more since."""
+    """A visit that speaks for a fall without naming it; told: somebody has written down since that there was one."""
     resources = visit_resources()
-    if not told:
-        resources[1]["reasonCode"] = [{"text": "wrist pain"}]
-        for document, text in zip(resources[2:4], ("slipped, wrist pain", "hit head, hematoma"), strict=True):
-            document["content"][0]["attachment"]["data"] = base64.b64encode(text.encode()).decode()
+    reason = "s/p fall" if told else "wrist pain"
+    triage = f"{'fell, landed on side, ' if told else ''}wrist pain, hit head. denies loc"
+    comments = f"{'81F s/p fall. ' if told else ''}xr wrist, ct head neg"
+    resources[1]["reasonCode"] = [{"text": reason}]
+    for document, text in zip(resources[2:4], (triage, comments), strict=True):
+        document["content"][0]["attachment"]["data"] = base64.b64encode(text.encode()).decode()
     return resources
 
 
 def test_an_override_from_discovery_to_the_card_that_comes_back(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path)
-    with service(tmp_path, cds_threshold=0.05, **sandbox.settings) as made, live(made) as sandbox.url:
+    with service(tmp_path, cds_threshold=LEAST, **sandbox.settings) as made, live(made) as sandbox.url:
         first, second = sandbox.discover()
         assert (first["id"], second["id"]) == (SERVICE, LEAVING)
         card = falling(sandbox.call(SERVICE, call(record(told=False))))
@@ -70,7 +73,7 @@ def test_an_override_from_discovery_to_the_card_that_comes_back(tmp_path: Path) 
         sandbox.override(SERVICE, card)
         (line,) = made.store.history("e1")
         assert (line.verdict, line.subject, line.shown["reason"]) == ("rejected", "fall", "not-present")
-        assert line.shown["said_at"] == "2026-11-16T05:53:12.002Z" and line.shown["probability"] < 0.9
+        assert line.shown["said_at"] == "2026-11-16T05:53:12.002Z" and line.shown["probability"] < 1
         assert falling(sandbox.call(SERVICE, call(record(told=False)))) is None, "nothing has changed"
         assert falling(sandbox.call(LEAVING, leaving(record(told=False)))) is None, "nor for the other hook"
         back = falling(sandbox.call(SERVICE, call(record(told=True))))
