@@ -59,7 +59,7 @@ def visits(count: int = 400, seed: int = 1) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def cohort() -> Cohort:
-    return build_cohort(visits())
+    return build_cohort(visits(), lexicon="none")
 
 
 def test_one_pass_gives_what_the_vocabulary_finds_visit_by_visit(cohort: Cohort) -> None:
@@ -80,7 +80,7 @@ def test_the_same_on_simulated_notes() -> None:
 
 def test_it_does_not_matter_how_the_stream_is_cut(cohort: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "CHUNK", 37)
-    again = build_cohort(visits())
+    again = build_cohort(visits(), lexicon="none")
     assert again.vocabulary.names == cohort.vocabulary.names
     assert (again.X != cohort.X).nnz == 0
 
@@ -98,7 +98,7 @@ def test_what_is_kept(cohort: Cohort) -> None:
     assert names[-23:] == tuple(f"anchor:{c}" for c in cohort.conditions)
     np.testing.assert_array_equal(counts, np.asarray(cohort.X.sum(0)).ravel())
     assert (counts[:-23] <= 200).all() and (np.diff(counts[:-23]) <= 0).all()
-    everything = set(build_cohort(visits(), max_share=1.0).vocabulary.names)
+    everything = set(build_cohort(visits(), max_share=1.0, lexicon="none").vocabulary.names)
     assert set(names) <= everything
     assert not {"etoh", "fell", "tripped", "s/p", "fall", "uti", "pain", "headache"} & everything
     assert not {"rx:tamsulosin", "rx:lactulose", "hx:lactulose"} & everything

@@ -176,7 +176,7 @@ def build(
     ),
     rules: str = typer.Option("default", "--rules", help="Assertion rules: default, paper or a YAML file."),
     lexicon: str = typer.Option(
-        "none", "--lexicon", help="Concepts: default, none (words alone), or a knowledge file of your own."
+        "default", "--lexicon", help="Concepts: default, none (words alone), or a knowledge file of your own."
     ),
     bigrams: bool = typer.Option(True, help="Join words that often come together."),
     function_words: bool = typer.Option(

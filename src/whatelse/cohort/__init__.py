@@ -2,6 +2,7 @@
 
 from whatelse.cohort.build import build_cohort
 from whatelse.cohort.cohort import Cohort
+from whatelse.cohort.concepts import concepts_of_finding
 from whatelse.cohort.vocabulary import Vocabulary
 
-__all__ = ["Cohort", "Vocabulary", "build_cohort"]
+__all__ = ["Cohort", "Vocabulary", "build_cohort", "concepts_of_finding"]

@@ -53,7 +53,7 @@ class BatchReader:
         self._encoder = Encoder(
             finder,
             lambda name: unknown if name.removeprefix("neg:") in concepts else words.get(name, unknown),
-            lambda name: index.get(name, -1),
+            lambda name: vocabulary.columns.get(name, -1),
         )
         self._first = len(vocabulary.names) - len(vocabulary.conditions)
         self._codes: dict[tuple[str, Code], tuple[int, ...]] = {}

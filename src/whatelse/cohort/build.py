@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from whatelse.annotators import AnchorSet
 from whatelse.cohort.bands import learn_cuts
 from whatelse.cohort.cohort import Cohort
-from whatelse.cohort.counting import Collector, Labels, Rows
+from whatelse.cohort.counting import AT_ONCE, Collector, Labels, Rows
 from whatelse.cohort.fields import FieldSets
 from whatelse.cohort.findings import Finder
 from whatelse.cohort.vocabulary import Vocabulary
@@ -25,7 +25,7 @@ from whatelse.sources.reader import is_frame
 from whatelse.text import Rules
 from whatelse.text.function_words import says_nothing
 from whatelse.text.lexicon import Lexicon, load_lexicon
-from whatelse.visits import Visit
+from whatelse.visits import TEXT_FIELDS, Visit
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def build_cohort(
     about: Mapping[str, Any] | None = None,
     columns: str | Path | Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
-    lexicon: str | Path | Lexicon = "none",
+    lexicon: str | Path | Lexicon = "default",
 ) -> Cohort:
     """Make a cohort of visits, which are read once.
 
@@ -84,7 +84,7 @@ def build_cohort(
     anchors     the conditions, or the path of their file (None: the 23 shipped ones); not used with `like`
     rules       assertion rules: a shipped name, a path or loaded ones
     lexicon     the concepts that notes and codes are read for: `default`, `none` (words alone), a knowledge file, or
-                a loaded one
+                a loaded one. Where no visit has a note (`coded_only`), codes stay findings by their labels
     like        use the vocabulary of this cohort as it is (for test data); the other options then do nothing
     max_share, max_terms, min_visits, bigrams, bands, function_words   which findings there are: see `Choice`
     about       where the visits came from, as JSON values; what the reader says if `read_visits` made them
@@ -104,8 +104,23 @@ def build_cohort(
         return cohort_of_rows(Rows(known).add_all(visits), about)
     source = source or getattr(visits, "description", None)
     anchors = AnchorSet.load(anchors) if isinstance(anchors, str | Path) else anchors
-    collector = Collector(Finder(anchors or AnchorSet.shipped(), rules, load_lexicon(lexicon))).add_all(visits)
-    return cohort_of(collector, choice, about, source)
+    concepts, stream = load_lexicon(lexicon), iter(visits)
+    first = list(islice(stream, AT_ONCE))
+    if coded_only(first):
+        concepts = concepts.without_labels()
+    finder = Finder(anchors or AnchorSet.shipped(), rules, concepts)
+    return cohort_of(Collector(finder).add_all(chain(first, stream)), choice, about, source)
+
+
+def coded_only(visits: Iterable[Visit]) -> bool:
+    """Whether visits have codes but neither notes nor numbers: their labels are a closed list, made to be findings.
+
+    Reading such labels as text would blur the list: on NHAMCS it cost two to four points of held-out accuracy.
+    """
+    visits = list(visits)
+    notes = (*TEXT_FIELDS, "numbers")
+    coded = any(visit.coded or visit.dispensed for visit in visits)
+    return coded and not any(getattr(visit, field) for visit in visits for field in notes)
 
 
 def cohort_of(

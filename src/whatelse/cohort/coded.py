@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from whatelse.text.assertion import HISTORICAL, PRESENT
 from whatelse.text.function_words import says_nothing
 from whatelse.text.lexicon import DRUG, DRUG_CLASS
-from whatelse.text.matcher import ASSERTION, COVERED, DRUG_GIVEN, FLAGS, HOME, ID, MENTION, TYPE, WORD_ITEM
+from whatelse.text.matcher import ASSERTION, COVERED, DRUG_GIVEN, FLAGS, HOME, ID, MENTION, NOTE, TYPE, WORD_ITEM
 from whatelse.text.measurements import concept_of_code
 from whatelse.visits import Code, Visit
 
 if TYPE_CHECKING:
     from whatelse.cohort.findings import Finder
+    from whatelse.text.reader import NoteReader
 
 PREFIX = {"medication_history": "hx:", "dispensed": "rx:"}
 LASTING_SYSTEMS = ("problem", "chronic", "icd10", "icd9")  # lists of what a patient has or had
@@ -46,9 +47,9 @@ def code_name(field: str, code: Code) -> str:
 
 
 def code_findings(finder: Finder, field: str, code: Code) -> tuple[str, ...]:
-    """The findings that a code is, with those of wider concepts. Without a lexicon: its name alone."""
+    """The findings that a code is, with those of wider concepts. Where labels are not read: its name alone."""
     own = code_name(field, code)
-    if not finder.lexicon.entries:
+    if not finder.lexicon.entries or not finder.lexicon.labels:
         return (own,)
     found = _drug(finder, field, code, own) if field in PREFIX else _coded(finder, code, own)
     return tuple(dict.fromkeys(name for name in found if name)) or (own,)
@@ -74,15 +75,22 @@ def _coded(finder: Finder, code: Code, own: str) -> list[str]:
     by_code = _condition(finder, code)
     if by_code is not None:
         return finder.concept_names(by_code, HISTORICAL if lasting else PRESENT)
-    found, whole = list[str](), bool(code.name)
-    for item in _items(finder, code):
+    found, items = list[str](), _items(finder, code)
+    for item in items:
         if item[TYPE] == MENTION:
             assertion = HISTORICAL if lasting and item[ASSERTION] == PRESENT else item[ASSERTION]
             found += finder.concept_names(finder.reader.concepts[item[ID]], assertion, item[FLAGS])
-        elif item[TYPE] == WORD_ITEM and not item[FLAGS] & COVERED:
-            word = finder.reader.pieces.names[item[ID]]
-            whole = whole and (word in _FORM or says_nothing(word))
-    return found if whole else [*found, own]
+    return found if code.name and not says_more(finder.reader, items, 1)[0] else [*found, own]
+
+
+def says_more(reader: NoteReader, items: list[list[int]], labels: int) -> list[bool]:
+    """Whether each label has a word that belongs to no concept; `items` as the reader found them, its lock held."""
+    more = [False] * labels
+    for item in items:
+        if item[TYPE] == WORD_ITEM and not item[FLAGS] & COVERED:
+            word = reader.pieces.names[item[ID]]
+            more[item[NOTE]] |= not (word in _FORM or says_nothing(word))
+    return more
 
 
 def _condition(finder: Finder, code: Code) -> str | None:

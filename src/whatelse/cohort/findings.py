@@ -176,7 +176,7 @@ class Finder:
         """What a visit holds besides its notes: (finding names, conditions they anchor, field, code)."""
         if visit.age is not None:
             decade = int(visit.age // 10) * 10
-            bands = (f"age:{age_band(visit.age)}",) if self.lexicon.entries else ()
+            bands = (f"age:{age_band(visit.age)}",) if self.lexicon.entries and self.lexicon.labels else ()
             yield (f"age:{decade}-{decade + 10}", *bands), (), "age", None
         if visit.sex is not None:
             yield (f"sex:{visit.sex}",), (), "sex", None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from whatelse.annotators import AnchorSet
 from whatelse.cohort.bands import Bands, band_names
 from whatelse.cohort.batches import BatchReader, Found
+from whatelse.cohort.concepts import concepts_of_findings
 from whatelse.cohort.fields import given_fields
 from whatelse.cohort.findings import Finder
 from whatelse.errors import CohortError, InputError, WhatelseError
@@ -94,6 +95,25 @@ class Vocabulary:
     def index(self) -> dict[str, int]:
         """Name -> finding."""
         return {name: j for j, name in enumerate(self.names)}
+
+    @cached_property
+    def concepts(self) -> tuple[tuple[str, ...], ...]:
+        """n: the findings of the knowledge base that each finding corresponds to (`concepts.py`)."""
+        return tuple(concepts_of_findings(self.names, self.lexicon if self.lexicon.entries else None))
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """`index`, and where codes are findings by their labels also the concept that a label means -> its column.
+
+        So "burning urination" typed in a note is `rfv:painful urination`.
+        """
+        if not self.lexicon.entries or self.lexicon.labels:
+            return self.index
+        found: dict[str, int] = {}
+        for j, concepts in enumerate(self.concepts):
+            if len(concepts) == 1:
+                found.setdefault(concepts[0], j)
+        return found | self.index
 
     def find(self, visit: Visit) -> list[Found]:
         """Every mention of every finding, note by note in reading order, then codes. O(length of the record)."""
@@ -204,6 +224,8 @@ class Vocabulary:
         fields = {
             name: _fields_of_concept(name, lexicon) if lexicon.entries else _fields_of(name) for name in self.names
         }
+        typed = {self.names[j] for name, j in self.columns.items() if name != self.names[j]}
+        fields |= {name: fields[name].union(TEXT_FIELDS) for name in typed}
         return list((fields | named).values())
 
     @cached_property

@@ -74,7 +74,7 @@ def build_cohort(
     columns: str | Path | Mapping[str, Any] | None = None,
     left: Left | None = None,
     told: Told | None = None,
-    lexicon: str | Path | Lexicon = "none",
+    lexicon: str | Path | Lexicon = "default",
 ) -> SparkCohort:
     """Make a cohort of the visits of a DataFrame and write it to the folder `out`; see `whatelse.build_cohort`.
 

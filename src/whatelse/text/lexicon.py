@@ -69,6 +69,7 @@ class Lexicon:
     leave      English words that are one slip away from a word of a term
     codes      code system -> code prefix -> entry
     measures   the table of measures (`measurements.py`)
+    labels     whether labels of codes are read as text; else a code is its label (cohorts without notes)
 
     Equal lexicons read notes alike. The empty lexicon finds no concept: notes are words alone.
     """
@@ -79,6 +80,7 @@ class Lexicon:
     leave: tuple[str, ...] = ()
     codes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     measures: Mapping[str, Any] = field(default_factory=dict)
+    labels: bool = True
 
     @classmethod
     def of(cls, entries: Iterable[Entry], codes: Mapping[str, Mapping[str, str]] | None = None) -> Lexicon:
@@ -116,6 +118,12 @@ class Lexicon:
             for system, prefixes in condition.codes.items():
                 codes.setdefault(system, {}).update((prefix, condition.name) for prefix in prefixes)
         return cls.of(entries.values(), codes)
+
+    def without_labels(self) -> Lexicon:
+        """The same lexicon, which leaves codes as they are."""
+        other = replace(self, labels=False)
+        other.__dict__.update({key: value for key, value in self.__dict__.items() if key not in other.__dict__})
+        return other
 
     @cached_property
     def by_name(self) -> dict[str, Entry]:
@@ -244,6 +252,7 @@ class Lexicon:
             "leave": list(self.leave),
             "codes": {system: dict(prefixes) for system, prefixes in self.codes.items()},
             "measures": dict(self.measures),
+            "labels": self.labels,
         }
 
     @classmethod
@@ -270,6 +279,7 @@ class Lexicon:
                 _texts(value["leave"]),
                 {_text(s): {_text(p): _text(n) for p, n in some.items()} for s, some in value["codes"].items()},
                 dict(value["measures"]),
+                bool(value.get("labels", True)),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError("the lexicon is damaged") from None
