@@ -24,18 +24,10 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chi2, false_discovery_control, poisson
 
 from whatelse.annotators import NoiseRates
+from whatelse.annotators.overlaps import Overlap, overlaps
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.types import Floats
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """Another anchor that fires in the same visits: in `both` of them, `lift` times as often as chance."""
-
-    condition: str
-    both: int
-    lift: float
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,6 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
     known = cohort.rows(cohort.labelled) if cohort.Y is not None and cohort.labelled.any() else None
     dependent = _dependence(known, fdr, min_odds) if known is not None else [()] * len(fires)
     rates = NoiseRates.from_labels(known.A, known.Y, cohort.conditions) if known is not None else None
-    overlaps = _overlaps(cohort)
     positives = known.Y.sum(0) if known is not None and known.Y is not None else None
     checks = []
     for i, condition in enumerate(cohort.conditions):
@@ -102,7 +93,7 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
                 condition=condition,
                 fires=int(fires[i]),
                 share=float(fires[i] / len(cohort)),
-                overlaps=overlaps[i],
+                overlaps=overlaps(cohort, np.flatnonzero(cohort.A[:, i]), i),
                 positives=None if positives is None else int(positives[i]),
                 precision=_with_limits(rates, "ppv", i) if known is not None and known.A[:, i].any() else None,
                 recall=_with_limits(rates, "sensitivity", i) if positives is not None and positives[i] else None,
@@ -118,19 +109,6 @@ def _with_limits(rates: NoiseRates | None, name: str, i: int) -> tuple[float, fl
         return None
     low, high = rates.intervals[name][i]
     return float(getattr(rates, name)[i]), float(low), float(high)
-
-
-def _overlaps(cohort: Cohort) -> list[tuple[Overlap, ...]]:
-    A = cohort.A.astype(np.int64)
-    both, fires = A.T @ A, A.sum(0)
-    out = []
-    for i in range(len(fires)):
-        lift = both[i] * len(cohort) / np.maximum(fires[i] * fires, 1)
-        worst = sorted(
-            (k for k in range(len(fires)) if k != i and both[i, k] >= 5 and lift[k] >= 2), key=lambda k: -both[i, k]
-        )
-        out.append(tuple(Overlap(cohort.conditions[k], int(both[i, k]), float(lift[k])) for k in worst))
-    return out
 
 
 def _dependence(known: Cohort, fdr: float, min_odds: float) -> list[tuple[Dependence, ...]]:

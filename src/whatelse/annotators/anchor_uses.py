@@ -20,8 +20,8 @@ AROUND = 30  # characters of a note shown on either side
 
 
 @dataclass(frozen=True)
-class AnchorExample:
-    """A place where an anchor fired: text[start:end] of an excerpt of a note, or a code's name."""
+class Excerpt:
+    """A mention in its note: text[start:end] is the phrase. A code has its name for a text."""
 
     visit: str
     field: str
@@ -41,7 +41,7 @@ class AnchorUse:
     visits: int = 0
     alone: int = 0
     problem: str | None = None
-    examples: list[AnchorExample] = field(default_factory=list)
+    examples: list[Excerpt] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; of the examples, only which visit and field: no text of a record."""
@@ -58,11 +58,12 @@ def anchor_uses(vocabulary: Vocabulary, visits: Iterable[Visit], examples: int =
     }
     codes: dict[tuple[str, Code], list[tuple[int, int]]] = {}
     for visit in visits:
-        places: dict[tuple[int, int], AnchorExample] = {}
+        places: dict[tuple[int, int], Excerpt] = {}
         for found in finder.anchor_mentions([visit]):
             key = found.condition, found.anchor
             if key not in places:
-                places[key] = _excerpt(visit.id, found.field, getattr(visit, found.field), found.start, found.end)
+                text = getattr(visit, found.field)
+                places[key] = cut_excerpt(visit.id, found.field, text, found.start, found.end, AROUND)
         for name in CODE_FIELDS:
             for code in getattr(visit, name) or ():
                 if (name, code) not in codes:
@@ -74,7 +75,7 @@ def anchor_uses(vocabulary: Vocabulary, visits: Iterable[Visit], examples: int =
                     ]
                 for key in codes[name, code]:
                     shown = code.name or f"{code.system} {code.code}"
-                    places.setdefault(key, AnchorExample(visit.id, name, shown, 0, len(shown)))
+                    places.setdefault(key, Excerpt(visit.id, name, shown, 0, len(shown)))
         conditions = [i for i, _ in places]
         for key, example in places.items():
             use = uses[key]
@@ -99,9 +100,9 @@ def _problem(anchor: Anchor, finder: Finder) -> str | None:
     return None
 
 
-def _excerpt(visit: str, note: str, text: str, start: int, end: int) -> AnchorExample:
-    low, high = max(start - AROUND, 0), min(end + AROUND, len(text))
-    before, after = ("…" if low else ""), ("…" if high < len(text) else "")
-    shown = before + text[low:high] + after
-    offset = len(before) - low
-    return AnchorExample(visit, note, shown, start + offset, end + offset)
+def cut_excerpt(visit: str, note: str, text: str, start: int, end: int, around: int) -> Excerpt:
+    """text[start:end] with up to so many characters of the note on either side; "…" where the note goes on."""
+    first, last = max(start - around, 0), min(end + around, len(text))
+    before, after = "…" * (first > 0), "…" * (last < len(text))
+    offset = len(before) - first
+    return Excerpt(visit, note, before + text[first:last] + after, start + offset, end + offset)

@@ -37,6 +37,7 @@ COMMANDS = {
 OPTIONS = {
     "--like": "--vocabulary-from",
     "--error": "--annotator-error",
+    "--lexicon": "--knowledge",
     "--visits": "--max-visits",
     "--delimiter": "--option delimiter=",
     "--encoding": "--option encoding=",

@@ -14,9 +14,9 @@ from whatelse.visits import TEXT_FIELDS
 
 if TYPE_CHECKING:
     from whatelse.annotators.anchor_checks import AnchorCheck
-    from whatelse.annotators.anchor_uses import AnchorExample, AnchorUse
+    from whatelse.annotators.anchor_uses import AnchorUse, Excerpt
     from whatelse.annotators.discovery.suggest import Suggestion
-    from whatelse.annotators.discovery.trial import Excerpt, Worth
+    from whatelse.annotators.discovery.trial import Worth
 
 
 def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
@@ -54,7 +54,7 @@ def print_uses(uses: list[AnchorUse]) -> None:
     console().print(table)
 
 
-def _example(example: AnchorExample) -> Text:
+def _example(example: Excerpt) -> Text:
     text = Text(example.text.replace("\n", " "))
     text.stylize("bold", example.start, example.end)
     return text

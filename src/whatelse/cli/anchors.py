@@ -20,9 +20,9 @@ from whatelse.cli.tables import print_note
 from whatelse.errors import CohortError, ConditionError, InputError
 
 if TYPE_CHECKING:
-    from whatelse.annotators.anchor_uses import AnchorUse
+    from whatelse.annotators.anchor_uses import AnchorUse, Excerpt
     from whatelse.annotators.discovery.suggest import Suggestion
-    from whatelse.annotators.discovery.trial import Answer, Excerpt
+    from whatelse.annotators.discovery.trial import Answer
     from whatelse.cohort import Cohort
     from whatelse.visits import Visit
 
@@ -103,7 +103,7 @@ def suggest(
     ),
     most: int = typer.Option(10, "--most", min=1, help="Suggestions for each condition."),
     refused: Path | None = typer.Option(None, "--refused", help="YAML file of phrases refused before."),
-    lexicon: Path | None = typer.Option(None, "--lexicon", help="Your own lexicon, added to the shipped one."),
+    knowledge: Path | None = typer.Option(None, "--knowledge", help="Knowledge file of your own (YAML), used too."),
     model: Path | None = typer.Option(None, "--model", help="A model of this cohort; its probabilities are used too."),
     as_json: bool = JSON,
 ) -> None:
@@ -112,7 +112,7 @@ def suggest(
     Example: whatelse anchors suggest cohort --condition headache --refused refused.yaml
     """
     from whatelse.annotators.discovery.edit import read_refused
-    from whatelse.annotators.discovery.lexicon import Lexicon
+    from whatelse.annotators.discovery.meanings import Meanings
     from whatelse.annotators.discovery.phrases import from_cohort, from_visits
     from whatelse.annotators.discovery.suggest import suggest as find
     from whatelse.cohort import Cohort
@@ -133,7 +133,7 @@ def suggest(
     found = find(
         opened,
         table,
-        lexicon=Lexicon.shipped(lexicon),
+        meanings=Meanings.of(knowledge),
         conditions=condition,
         probability=probability,
         refused=read_refused(refused) if refused is not None and refused.exists() else None,

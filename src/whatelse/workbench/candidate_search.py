@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from whatelse.annotators import AnchorSet
-from whatelse.annotators.discovery.lexicon import Lexicon
 from whatelse.annotators.discovery.phrases import PhraseTable, from_visits
 from whatelse.annotators.discovery.suggest import Suggestion, by_condition, suggest
 from whatelse.annotators.label_set import LabelSet
@@ -46,6 +45,6 @@ def search_candidates(
     progress("collecting phrases", 1, 3)
     table = from_visits(cohort, records.visits)
     progress("ranking suggestions", 2, 3)
-    found = by_condition(suggest(lesson(cohort).on(cohort), table, lexicon=Lexicon.shipped(), most=SPARE))
+    found = by_condition(suggest(lesson(cohort).on(cohort), table, most=SPARE))
     progress("ranking suggestions", 3, 3)
     return CandidateSearch(anchors, cohort, table, found)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from whatelse.annotators import Anchor, AnchorSet
+from whatelse.annotators.anchor_uses import Excerpt
 from whatelse.annotators.discovery.edit import (
     add_phrase,
     allow_phrase,
@@ -21,9 +22,10 @@ from whatelse.annotators.discovery.edit import (
     refuse_phrase,
     take_out,
 )
-from whatelse.annotators.discovery.lexicon import plain_words
-from whatelse.annotators.discovery.suggest import Suggestion, overlaps
-from whatelse.annotators.discovery.trial import Excerpt, Worth, as_anchor, with_judgements
+from whatelse.annotators.discovery.meanings import plain_words
+from whatelse.annotators.discovery.suggest import Suggestion
+from whatelse.annotators.discovery.trial import Worth, as_anchor, with_judgements
+from whatelse.annotators.overlaps import overlaps
 from whatelse.errors import ConditionError, WhatelseError
 from whatelse.learning.learners import Progress
 from whatelse.lifecycle.rebuild import records_of
@@ -185,7 +187,7 @@ class Workbench:
             fires=int(rows.size),
             gained=int((~cohort.A[rows, i]).sum()) if i >= 0 else int(rows.size),
             anchored=int(cohort.A[:, i].sum()) if i >= 0 else 0,
-            overlaps=overlaps(cohort, rows, i),
+            overlaps=overlaps(cohort, rows, i)[:3],
             labelled=int(labelled.size),
             true=int((said.probability[labelled, i] > 0.5).sum()) if i >= 0 else 0,
         )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from whatelse.annotators import AnchorSet
+from whatelse.annotators.anchor_uses import Excerpt
 from whatelse.annotators.discovery.edit import (
     add_phrase,
     allow_phrase,
@@ -25,7 +26,7 @@ from whatelse.annotators.discovery.edit import (
     save_conditions,
     take_out,
 )
-from whatelse.annotators.discovery.trial import Answer, Excerpt, judge, try_phrase, with_judgements
+from whatelse.annotators.discovery.trial import Answer, judge, try_phrase, with_judgements
 from whatelse.annotators.discovery.yaml_edit import append, replace
 from whatelse.cli import app
 from whatelse.cohort import Cohort, build_cohort

@@ -1,4 +1,4 @@
-"""Suggested anchors: forms of words, the lexicon, candidates, company and the ranking."""
+"""Suggested anchors: forms of words, meanings, candidates, company and the ranking."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from whatelse.annotators import AnchorSet, Condition
 from whatelse.annotators.discovery import company as companies
-from whatelse.annotators.discovery.forms import distance, initials_of, misspelled, shortens, stem, stems
-from whatelse.annotators.discovery.lexicon import Lexicon
+from whatelse.annotators.discovery.forms import initials_of, misspelled, shortens, stem, stems
+from whatelse.annotators.discovery.meanings import Meanings
 from whatelse.annotators.discovery.phrases import EDGES, Phrase, PhraseTable, from_cohort, from_visits
 from whatelse.annotators.discovery.suggest import Suggestion, by_condition, suggest
 from whatelse.annotators.discovery.trial import as_anchor
-from whatelse.annotators.discovery.words import WEIGHTS, Knowledge, read
+from whatelse.annotators.discovery.words import WEIGHTS, ConditionWords, read
+from whatelse.annotators.spelling import distance
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort.findings import Finder
-from whatelse.errors import CohortError, InputError
+from whatelse.errors import CohortError
 from whatelse.simulate import simulate
 from whatelse.text import tokenize
 from whatelse.visits import Code, Visit
@@ -96,46 +97,42 @@ def test_slips_shortenings_and_initials() -> None:
     )
 
 
-# ---- lexicon
+# ---- meanings
 
 
-def test_shipped_lexicon_is_wide_and_means_what_it_says() -> None:
-    lexicon = Lexicon.shipped()
-    assert len(lexicon.concepts) > 200 and sum(map(len, lexicon.by_stems)) > 2_500
-    assert lexicon.meaning(("h/a",))["headache"] == "same"
-    assert lexicon.meaning(("passing", "out"))["syncope"] == "same"  # by its stem
-    assert lexicon.concepts_of(["hives", "urticaria"]) == {"urticaria": True, "allergic reaction": False}
+def test_knowledge_base_says_what_phrases_mean() -> None:
+    meanings = Meanings.of()
+    assert len(meanings.phrases) > 200 and len(meanings.by_stems) > 2_500
+    assert meanings.meaning(("h/a",))["headache"] == "same"
+    assert meanings.meaning(("thunderclap", "headache"))["headache"] == "same"  # a kind of it
+    assert meanings.meaning(("passing", "out"))["syncope"] == "same"  # by its stem
+    assert meanings.concepts_of(["hives", "urticaria"]) >= {"urticaria"} and not meanings.concepts_of(["table"])
 
 
-def test_own_lexicon_is_added_and_a_bad_one_is_refused(tmp_path: Path) -> None:
+def test_own_knowledge_file_adds_phrases(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
-    own.write_text("headache: [noggin ache]\nflurbs: {same: [flurby], near: [blarg]}\n", encoding="utf-8")
-    lexicon = Lexicon.shipped(own)
-    assert lexicon.meaning(("noggin", "ache")) == {"headache": "same"} and lexicon.meaning(("h/a",))
-    assert lexicon.meaning(("blarg",)) == {"flurbs": "near"}
-    for bad in ("- a\n", "x: {other: [a]}\n", "x: [1]\n", "x: [\n"):
-        own.write_text(bad, encoding="utf-8")
-        with pytest.raises(InputError, match=r"own\.yaml"):
-            Lexicon.shipped(own)
+    flurbs = "flurbs: {kind: symptom, rate: 0.01, same: [flurby], near: [blarg]}"
+    own.write_text(f"concepts:\n  headache: {{same: [noggin ache]}}\n  {flurbs}\n", encoding="utf-8")
+    meanings = Meanings.of(own)
+    assert meanings.meaning(("noggin", "ache"))["headache"] == meanings.meaning(("h/a",))["headache"] == "same"
+    assert meanings.meaning(("blarg",)) == {"flurbs": "near"}
 
 
 def test_what_words_say() -> None:
     condition = AnchorSet.from_json(
-        {"conditions": [{"name": "headache", "anchors": {"notes": ["headache", "head pain"]}}]}
+        {"conditions": [{"name": "headache", "anchors": {"notes": ["headache", "headche"]}}]}
     ).conditions[0]
-    lexicon = Lexicon.shipped()
-    knowledge = Knowledge(condition, lexicon, {("headache",): 100, ("haedache",): 3, ("headaches",): 500})
+    meanings = Meanings.of()
+    own = ConditionWords(condition, meanings, {("headache",): 100, ("haedache",): 3, ("headaches",): 500})
 
     def says(phrase: str) -> dict[str, float]:
-        return {r.source: r.log_odds for r in knowledge.reasons(read(tuple(phrase.split()), lexicon))}
+        return {r.source: r.log_odds for r in own.reasons(read(tuple(phrase.split()), meanings))}
 
     assert says("headaches")["forms"] == WEIGHTS["form"]
-    assert says("pain in head") == {"forms": WEIGHTS["form"]}  # in another order
     assert says("haedache") == {"forms": WEIGHTS["misspelling"]}
-    assert says("h/a")["lexicon"] == WEIGHTS["same"]
-    assert says("sumatriptan") == {"lexicon": WEIGHTS["near"]}
-    assert says("nausea") == {"lexicon": WEIGHTS["other"]}
-    assert says("severe h/a") == {"lexicon": WEIGHTS["holds"]}
+    assert says("h/a")["knowledge"] == WEIGHTS["same"]
+    assert says("nausea") == {"knowledge": WEIGHTS["other"]}
+    assert says("new h/a") == {"knowledge": WEIGHTS["holds"]}
     assert says("table") == {}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from whatelse.annotators.spelling import distance
 from whatelse.text.bigrams import LINKING_WORDS
 
 # Longest first: the first that leaves enough of the word is taken off. (ending, what takes its place, letters left)
@@ -78,25 +79,6 @@ def stems(words: Sequence[str]) -> tuple[str, ...]:
     """
     content = [w for w in words if w not in LINKING_WORDS or w in _NO]
     return tuple(stem(w) for w in (content or words))
-
-
-def distance(a: str, b: str, limit: int = 2) -> int:
-    """Letters inserted, dropped, changed or swapped with their neighbour between a and b; `limit + 1` if more."""
-    if abs(len(a) - len(b)) > limit:
-        return limit + 1
-    before: list[int] = []
-    last = list(range(len(b) + 1))
-    for i, x in enumerate(a, start=1):
-        row = [i]
-        for j, y in enumerate(b, start=1):
-            best = min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                best = min(best, before[j - 2] + 1)
-            row.append(best)
-        if min(row) > limit:
-            return limit + 1
-        before, last = last, row
-    return min(last[-1], limit + 1)
 
 
 def misspelled(word: str, right: str) -> bool:

@@ -3,7 +3,7 @@
 The score of a candidate is the log odds that visits with it have the condition: a start, and what each source adds.
 
     START                          few candidates are anchors
-    forms, lexicon                 what its words say (`words.py`)
+    forms, knowledge               what its words say (`words.py`)
     neighbours    6 alike          words around it are those around the anchor, at most NEIGHBOURS
     context       0.4 logit(share) its visits look like the condition's, between -CONTEXT and CONTEXT
     instead       0.7 log((expected + 1) / (visits with the anchor + 1)), between 0 and INSTEAD: it stands in its place
@@ -27,14 +27,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from whatelse.annotators.discovery.company import Company
-from whatelse.annotators.discovery.lexicon import Lexicon, plain_words
+from whatelse.annotators.discovery.meanings import Meanings, plain_words
 from whatelse.annotators.discovery.phrases import PhraseTable, from_cohort
 from whatelse.annotators.discovery.records import alike_of, company_of, model_says, records_say
-from whatelse.annotators.discovery.words import Knowledge, Reason, read
+from whatelse.annotators.discovery.words import ConditionWords, Reason, read
+from whatelse.annotators.overlaps import Overlap, overlaps
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.types import Floats
@@ -44,15 +44,6 @@ PSEUDO = 10.0
 GAIN = 0.3
 LEAST_GAINED = 5  # visits: less is not worth a look
 LIKELY = 0.3  # below this precision a candidate is not shown
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A condition whose anchor fires in `both` of a candidate's visits, `lift` times as often as chance."""
-
-    condition: str
-    both: int
-    lift: float
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ class Suggestion:
     fires: int
     gained: int
     why: tuple[Reason, ...]
-    overlaps: tuple[Beside, ...]
+    overlaps: tuple[Overlap, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -88,7 +79,7 @@ def suggest(
     cohort: Cohort,
     table: PhraseTable | None = None,
     *,
-    lexicon: Lexicon | None = None,
+    meanings: Meanings | None = None,
     conditions: Collection[str] | None = None,
     probability: Floats | None = None,
     refused: Mapping[str, Collection[str]] | None = None,
@@ -97,6 +88,7 @@ def suggest(
     """At most `most` phrases for each condition; conditions that would gain most come first.
 
     table        the candidates; those among the cohort's own findings if None
+    meanings     of phrases; None: by the shipped knowledge base
     conditions   names of the conditions to suggest for (all if None)
     probability  (N, m) of a model learned from this cohort, where there is one
     refused      by condition, phrases that a person has refused: never suggested again
@@ -109,11 +101,10 @@ def suggest(
     table = _free(from_cohort(cohort) if table is None else table, cohort)
     if not table.phrases:
         return []
-    lexicon = lexicon or Lexicon.shipped()
     wanted = [i for i, name in enumerate(names) if conditions is None or name in conditions]
     known = company_of(cohort, table)
     similar = alike_of(cohort, table)
-    words = _Words(cohort, table, lexicon)
+    words = _Words(cohort, table, meanings or Meanings.of())
     out: list[tuple[float, list[Suggestion]]] = []
     for i in wanted:
         no = {plain_words(p) for p in (refused or {}).get(names[i], ())}
@@ -170,7 +161,7 @@ def _for_condition(
                 fires=int(counts[k]),
                 gained=int(gained[k]),
                 why=tuple(sorted((r for r in why if abs(r.log_odds) >= 0.1), key=lambda r: -r.log_odds)),
-                overlaps=overlaps(cohort, table.rows(k), i),
+                overlaps=overlaps(cohort, table.rows(k).astype(np.intp), i)[:3],
             )
         )
         if phrase.key == "notes":
@@ -186,18 +177,18 @@ def _for_condition(
 class _Words:
     """What words say of every candidate, by condition."""
 
-    def __init__(self, cohort: Cohort, table: PhraseTable, lexicon: Lexicon) -> None:
-        self.read = [read(p.words, lexicon) for p in table.phrases]
+    def __init__(self, cohort: Cohort, table: PhraseTable, meanings: Meanings) -> None:
+        self.read = [read(p.words, meanings) for p in table.phrases]
         counts = {p.words: int(c) for p, c in zip(table.phrases, table.counts, strict=True) if p.key == "notes"}
         for i, condition in enumerate(cohort.vocabulary.anchors.conditions):
             fires = int(cohort.A[:, i].sum())  # an anchor's own word has left the candidates
             for anchor in condition.anchors:
                 counts.setdefault(plain_words(anchor.value), fires)
-        self.knowledge = [Knowledge(c, lexicon, counts) for c in cohort.vocabulary.anchors.conditions]
+        self.conditions = [ConditionWords(c, meanings, counts) for c in cohort.vocabulary.anchors.conditions]
 
     def says(self, i: int) -> tuple[Floats, dict[int, list[Reason]]]:
         """(K,) log odds, and the reasons of candidates that have some."""
-        reasons = {k: found for k, words in enumerate(self.read) if (found := self.knowledge[i].reasons(words))}
+        reasons = {k: found for k, words in enumerate(self.read) if (found := self.conditions[i].reasons(words))}
         said = np.zeros(len(self.read))
         for k, found in reasons.items():
             best = max(r.log_odds for r in found)
@@ -248,14 +239,6 @@ def _label_reason(cohort: Cohort, table: PhraseTable, i: int, k: int) -> list[Re
     true = int(cohort.Y[rows, i].sum())
     log_odds = float(logit((true + 0.5) / (rows.size + 1)))
     return [Reason("labels", round(log_odds, 2), f"{true} of {rows.size} labelled visits with it have the condition")]
-
-
-def overlaps(cohort: Cohort, rows: NDArray[np.integer[Any]], i: int) -> tuple[Beside, ...]:
-    """Conditions other than i whose anchors fire in these visits, in 5 or more and twice as often as chance."""
-    both = cohort.A[rows].sum(0)
-    lift = both * len(cohort) / np.maximum(cohort.A.sum(0) * len(rows), 1)
-    worst = sorted((c for c in range(both.size) if c != i and both[c] >= 5 and lift[c] >= 2), key=lambda c: -both[c])
-    return tuple(Beside(cohort.conditions[c], int(both[c]), round(float(lift[c]), 2)) for c in worst[:3])
 
 
 # ---- which candidates

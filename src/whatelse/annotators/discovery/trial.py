@@ -14,7 +14,8 @@ import numpy as np
 from scipy.stats import beta
 
 from whatelse.annotators import Anchor, AnchorSet, Condition
-from whatelse.annotators.discovery.suggest import Beside, overlaps
+from whatelse.annotators.anchor_uses import Excerpt, cut_excerpt
+from whatelse.annotators.overlaps import Overlap, overlaps
 from whatelse.cohort import Cohort
 from whatelse.cohort.findings import Finder
 from whatelse.errors import CohortError
@@ -24,17 +25,6 @@ from whatelse.visits import Visit
 
 Answer = Literal["yes", "no", "skip", "undo", "stop"]
 AROUND = 90  # characters of the note shown on either side of a mention
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """A mention in its note: text[start:end] is the phrase. A code has its name for a text."""
-
-    visit: str
-    field: str
-    text: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class Worth:
     fires: int
     gained: int
     anchored: int
-    overlaps: tuple[Beside, ...]
+    overlaps: tuple[Overlap, ...]
     labelled: int
     true: int
     judged: int = 0
@@ -87,17 +77,12 @@ def mentions(
             if there.condition not in seen:
                 seen.add(there.condition)
                 text = getattr(visit, there.field)
-                yield there.condition, _cut(visit.id, there.field, text, there.start, there.end)
+                yield there.condition, cut_excerpt(visit.id, there.field, text, there.start, there.end, AROUND)
         for _, found, field, code in finder.facts(visit):
             name = (code.name or code.code) if code is not None else ""
             for which in set(found) - seen:
                 seen.add(which)
                 yield which, Excerpt(visit.id, field, name, 0, len(name))
-
-
-def _cut(visit: str, field: str, text: str, start: int, end: int) -> Excerpt:
-    first, last = max(start - AROUND, 0), min(end + AROUND, len(text))
-    return Excerpt(visit, field, text[first:last], start - first, end - first)
 
 
 def try_phrase(
@@ -132,7 +117,7 @@ def try_phrase(
         fires=int(rows.size),
         gained=int((~cohort.A[rows, i]).sum()),
         anchored=int(cohort.A[:, i].sum()),
-        overlaps=overlaps(cohort, rows, i),
+        overlaps=overlaps(cohort, rows, i)[:3],
         labelled=int(labelled.size),
         true=int(cohort.Y[labelled, i].sum()) if cohort.Y is not None else 0,
     )

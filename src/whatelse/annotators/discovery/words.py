@@ -1,4 +1,4 @@
-"""What the words of a candidate say about a condition: forms of its anchors, and what the lexicon knows.
+"""What the words of a candidate say about a condition: forms of its anchors, and what the knowledge base knows.
 
 Each says so much in log odds, as a person would who has never seen the records; `suggest.py` adds what the records say.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from whatelse.annotators import Condition
 from whatelse.annotators.discovery.forms import initials_of, misspelled, shortens, stem, stems
-from whatelse.annotators.discovery.lexicon import NEAR, SAME, Lexicon, plain_words
+from whatelse.annotators.discovery.meanings import NEAR, SAME, Meanings, plain_words
 from whatelse.text.bigrams import LINKING_WORDS
 
 Words = tuple[str, ...]
@@ -22,10 +22,10 @@ WEIGHTS = {
     "shortening": 1.5,
     "initials": 1.5,
     "part": 1.0,  # a content word of an anchor of several words
-    "same": 3.5,  # the lexicon says that it means what an anchor means
+    "same": 3.5,  # the knowledge base says that it means what an anchor means
     "near": 1.0,  # … that it goes with it
-    "holds": 2.0,  # words around a phrase that the lexicon says means it
-    "other": -2.5,  # the lexicon knows it, as something else
+    "holds": 2.0,  # words around such a phrase
+    "other": -2.5,  # it means something else
 }
 
 
@@ -48,40 +48,39 @@ class Read:
     inside: tuple[Mapping[str, str], ...]
 
 
-def read(words: Words, lexicon: Lexicon) -> Read:
+def read(words: Words, meanings: Meanings) -> Read:
     """Look the words up. O(runs inside them)."""
-    inside = tuple(meaning for run in _runs_inside(words) if (meaning := lexicon.meaning(run)))
-    return Read(words, stems(words), lexicon.meaning(words), inside)
+    inside = tuple(meaning for run in _runs_inside(words) if (meaning := meanings.meaning(run)))
+    return Read(words, stems(words), meanings.meaning(words), inside)
 
 
-class Knowledge:
-    """A condition's anchors as words, and the concepts of the lexicon that they mean.
+class ConditionWords:
+    """A condition's anchors as words, and the concepts of the knowledge base that they mean.
 
     A concept counts if an anchor or the condition's name or title means it. Name and title are read as anchors are: a
     condition called "Somnolence" is anchored by "somnolent" as well as one whose anchor that is.
     `counts` says how many visits have a phrase: a misspelling is rarer than the word.
     """
 
-    def __init__(self, condition: Condition, lexicon: Lexicon, counts: Mapping[Words, int]) -> None:
+    def __init__(self, condition: Condition, meanings: Meanings, counts: Mapping[Words, int]) -> None:
         spoken = [a.value for a in condition.anchors if a.how in ("phrase", "drug", "label")]
         phrases = list(dict.fromkeys(map(plain_words, [*spoken, condition.name, condition.title])))
-        self.concepts = lexicon.concepts_of(" ".join(words) for words in phrases)
+        self.concepts = meanings.concepts_of(" ".join(words) for words in phrases)
         self._counts = counts
         self._stems = {stems(words): words for words in reversed(phrases)}
         self._orders = {tuple(sorted(mine)): words for mine, words in self._stems.items() if len(mine) > 1}
         self._single = [words[0] for words in phrases if len(words) == 1]
         self._part = {stem(w) for words in phrases if len(words) > 1 for w in words if w not in LINKING_WORDS}
         self._long = sorted({w for words in phrases for w in words if len(w) >= 5})
-        meant = [concept for concept, this in self.concepts.items() if this]
-        known = [plain_words(p) for concept in meant for p in lexicon.concepts[concept][SAME]]
+        known = [plain_words(p) for concept in sorted(self.concepts) for p in meanings.phrases[concept]]
         self._initials = {short: words for words in (*known, *phrases) for short in initials_of(words)}
 
     def reasons(self, said: Read) -> list[Reason]:
-        """At most one reason of each of "forms" and "lexicon". The lexicon does not speak against a plain form."""
-        form, lexicon = self._form(said), self._lexicon(said)
-        if form is not None and form.log_odds >= WEIGHTS["form"] and lexicon is not None and lexicon.log_odds < 0:
-            lexicon = None
-        return [reason for reason in (form, lexicon) if reason is not None]
+        """At most one reason of each of "forms" and "knowledge". Knowledge does not speak against a plain form."""
+        form, known = self._form(said), self._known(said)
+        if form is not None and form.log_odds >= WEIGHTS["form"] and known is not None and known.log_odds < 0:
+            known = None
+        return [reason for reason in (form, known) if reason is not None]
 
     def _form(self, said: Read) -> Reason | None:
         anchor = self._stems.get(said.stems) or self._orders.get(tuple(sorted(said.stems)))
@@ -102,25 +101,26 @@ class Knowledge:
                 return _reason("forms", "shortening", f"short for {long!r}")
         return _reason("forms", "part", "a word of an anchor") if said.stems[0] in self._part else None
 
-    def _lexicon(self, said: Read) -> Reason | None:
-        meant = {how: concept for concept, how in said.means.items() if self.concepts.get(concept)}
+    def _known(self, said: Read) -> Reason | None:
+        meant = {how: concept for concept, how in said.means.items() if concept in self.concepts}
         if SAME in meant:
-            return _reason("lexicon", "same", f"means {meant[SAME]!r}")
+            return _reason("knowledge", "same", f"means {_shown(meant[SAME])}")
         if NEAR in meant:
-            return _reason("lexicon", "near", f"goes with {meant[NEAR]!r}")
-        for concept, how in said.means.items():
-            if how == SAME and concept in self.concepts:
-                return _reason("lexicon", "near", f"means {concept!r}, which the anchor goes with")
+            return _reason("knowledge", "near", f"goes with {_shown(meant[NEAR])}")
         if (other := _first_same(said.means)) is not None:
-            return _reason("lexicon", "other", f"means {other!r}")
+            return _reason("knowledge", "other", f"means {_shown(other)}")
         for meaning in said.inside:
             for concept, how in meaning.items():
-                if how == SAME and self.concepts.get(concept):
-                    return _reason("lexicon", "holds", f"holds a phrase that means {concept!r}")
+                if how == SAME and concept in self.concepts:
+                    return _reason("knowledge", "holds", f"holds a phrase that means {_shown(concept)}")
         for meaning in said.inside:
             if (other := _first_same(meaning)) is not None:
-                return _reason("lexicon", "other", f"holds a phrase that means {other!r}")
+                return _reason("knowledge", "other", f"holds a phrase that means {_shown(other)}")
         return None
+
+
+def _shown(concept: str) -> str:
+    return repr(concept.replace("_", " "))
 
 
 def _first_same(meaning: Mapping[str, str]) -> str | None:
