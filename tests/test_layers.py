@@ -47,7 +47,7 @@ ONLY_IN = {
     "starlette": ["server/*", "cli/*serve*.py"],
     "uvicorn": ["server/*", "cli/*serve*.py"],
     "pydantic": ["server/*", "cli/*serve*.py", "sources/fhir/*"],
-    "httpx": ["server/*", "sources/fhir/*"],
+    "httpx": ["server/*", "sources/fhir/*", "annotators/language_model/*"],
     "pydantic_settings": ["server/*", "cli/*serve*.py"],
     "jwt": ["server/*"],
     "prometheus_client": ["server/metrics.py"],

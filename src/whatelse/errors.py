@@ -12,6 +12,7 @@ WhatelseError
 ├── NotFittedError     a Tagger was used before fit or load
 ├── StoreError         the decisions' database cannot be opened or written (`store/`)
 ├── Conflict, Reused   somebody else decided first; a decision that cannot be taken as it was sent (`store/`)
+├── EndpointError      a language model's server that must not or cannot be asked (`annotators/language_model/`)
 ├── LaunchError        a SMART launch that cannot go on (`server/ehr/smart/`)
 └── SettingsError      the service is configured in a way it must not run with (`server/`)
 

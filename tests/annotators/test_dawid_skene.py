@@ -61,3 +61,13 @@ def test_votes_with_one_name_share_their_rates() -> None:
     truth = np.random.default_rng(6).random((400, 1)) < 0.5
     filled, _ = estimate_rates([drawn(truth, 0.9, 0.1, 7, "people"), drawn(truth, 0.6, 0.3, 8, "people")])
     assert filled[0].sensitivity == pytest.approx(filled[1].sensitivity)
+
+
+def test_an_annotator_by_chance_counts_next_to_nothing_where_labels_show_it() -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.random((2000, 20)) < 0.03  # few cases of each condition: the other conditions tell what it is worth
+    labels = Votes("labels", truth, np.arange(2000) < 200)
+    coin = Votes("coin", rng.random(truth.shape) < 0.3, np.ones_like(truth), kind="program")
+    (_, found), _ = estimate_rates([labels, coin])
+    yes, no = found.vote_odds()
+    assert np.abs(yes).mean() < 0.3 and np.abs(no).mean() < 0.15

@@ -14,6 +14,8 @@ import typer
 from whatelse import __version__
 from whatelse.cli import (
     anchors,
+    annotate,
+    annotators,
     cards,
     decisions,
     demo,
@@ -82,5 +84,7 @@ serve.register(app).command("show")(decisions.show)
 lifecycle.register(app)
 app.command()(sign.sign)
 anchors.register(app)
+app.command()(annotate.annotate)
+app.command()(annotators.annotators)
 cards.register(app)
 knowledge.register(app)

@@ -6,11 +6,14 @@ import json
 import shlex
 import time
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from whatelse.cli.annotators import read_vote_files
 from whatelse.cli.database import open_decisions
 from whatelse.cli.options import (
     ANNOTATOR_ERROR,
@@ -21,6 +24,7 @@ from whatelse.cli.options import (
     MASTER,
     SEED,
     SKIP_OTHER_LABELS,
+    VOTES,
     Engine,
 )
 from whatelse.cli.options import settings as named_settings
@@ -42,6 +46,7 @@ def fit(
     learner: str | None = typer.Option(None, "--learner", help="moments, naive, oracle, nvil … [the default learner]"),
     rates: Path | None = typer.Option(None, "--rates", help="JSON: the anchors' noise rates, condition by condition."),
     labels: list[Path] | None = LABELS,
+    votes: list[Path] | None = VOTES,
     decisions: str | None = DECISIONS,
     error: float | None = ANNOTATOR_ERROR,
     skip_other_labels: bool = SKIP_OTHER_LABELS,
@@ -73,8 +78,10 @@ def fit(
     if no_excuse:
         settings["no_excuse"] = _no_excuses(no_excuse)
     if engine is Engine.spark:
-        if labels or decisions:
-            raise InputError("--labels and --decisions are for the local engine; Spark learns from the cohort's labels")
+        if labels or votes or decisions:
+            raise InputError(
+                "--labels, --votes and --decisions are for the local engine; Spark learns from the cohort's labels"
+            )
         given = _rates(vocabulary_of(cohort).conditions, rates) if rates is not None else None
         tagger, visits, seconds = fit_on_spark(
             cohort, master, learner or learning.DEFAULT, given, seed, settings or None
@@ -82,10 +89,10 @@ def fit(
     else:
         opened = Cohort.open(cohort)
         lesson = None
-        if labels or decisions:
+        if labels or votes or decisions:
             if rates is not None:
-                raise InputError("--rates learns without labels: give either it, or --labels and --decisions")
-            lesson, _ = read_lesson(opened, labels or [], decisions, error, skip_other_labels)
+                raise InputError("--rates learns without labels: give either it, or --labels, --votes and --decisions")
+            lesson, _ = read_lesson(opened, labels or [], decisions, error, skip_other_labels, votes=votes or [])
         given = _rates(opened.conditions, rates) if rates is not None else None
         learn_from = opened if lesson is None else lesson.on(opened)
         for doubt in (found := doubts(learn_from, given)):
@@ -144,10 +151,11 @@ def read_lesson(
     error: float | None,
     skip_others: bool,
     quiet: bool = False,
+    votes: Sequence[Path] = (),
 ) -> tuple[LabelSet, LabelSet | None]:
-    """Labels and decisions about the cohort's visits, and those of label files alone; prints a line about each.
+    """Labels, votes and decisions about the cohort's visits, and those of label files alone; prints a line about each.
 
-    Label files override decisions.
+    Label files override decisions. Votes come beside the labels of files, or else beside the cohort's own.
     """
     from whatelse.annotators.label_set import LabelSet
 
@@ -158,6 +166,13 @@ def read_lesson(
         for path, column in from_files.unused:
             print_note(f"{path}: column {column!r} looks like labels, but the cohort has no such condition")
     lesson = from_files or LabelSet.of_votes([], cohort)
+    if votes:
+        labelled = from_files or LabelSet.of_cohort(cohort)
+        raw = [v if v.certain else replace(v, sensitivity=None, false_positive=None) for v in labelled.votes]
+        cast = read_vote_files(votes, cohort, "skip" if skip_others else "refuse")
+        lesson = LabelSet.of_votes([*raw, *cast], cohort)
+        for each in cast:
+            typer.echo(f"{int(each.known.sum()):,} votes of {each.annotator!r} on {each.visits:,} visits", err=quiet)
     if decisions:
         found = open_decisions(decisions, error)
         decided = found.labels(cohort)

@@ -71,6 +71,9 @@ LABEL_TABLES = typer.Option(None, "--label-tables", "--labels", help=f"{_takers(
 LABELS = typer.Option(
     None, "--labels", help="CSV or Parquet file of labelled visits; repeat. 'fit' then ignores the cohort's own labels."
 )
+VOTES = typer.Option(
+    None, "--votes", help="CSV or Parquet file of votes, which may err (visit, condition, value, annotator); repeat."
+)
 DECISIONS = typer.Option(
     None, "--decisions", help="Tags that people confirmed and rejected: database URL, or file of 'decisions export'."
 )

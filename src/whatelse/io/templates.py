@@ -21,3 +21,8 @@ def templates(package: str) -> Environment:
 def html(text: str) -> Markup:
     """Text that is HTML already, made by this package: a template puts it in as it is."""
     return Markup(text)
+
+
+def text_templates(package: str) -> Environment:
+    """The folder `templates` of a package, for plain text: nothing is escaped."""
+    return templates(package).overlay(autoescape=False)

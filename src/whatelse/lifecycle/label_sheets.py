@@ -11,13 +11,14 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
+from whatelse.annotators.record_text import NAMES, record_cells
 from whatelse.annotators.vote_files import labels_in
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
 from whatelse.io.files import write_whole
 from whatelse.io.spreadsheet import escape_formula
 from whatelse.lifecycle.label_next import LabelNext
-from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
+from whatelse.visits import Visit
 
 RECORD = "record: "  # begins the columns that quote the record, so that none can be taken for a condition
 
@@ -35,8 +36,8 @@ def write_sheet(path: Path, cohort: Cohort, chosen: LabelNext, records: Mapping[
             file=path,
         )
     ids = [str(cohort.ids[row]) for row in chosen.rows]
-    shown = [_cells(records[visit]) if records and visit in records else {} for visit in ids]
-    columns = [name for name in _NAMES if any(cells.get(name) for cells in shown)]
+    shown = [record_cells(records[visit]) if records and visit in records else {} for visit in ids]
+    columns = [name for name in NAMES if any(cells.get(name) for cells in shown)]
     out = io.StringIO()
     table = csv.writer(out)
     table.writerow(["visit", "chance", "weight", *(RECORD + name for name in columns), *cohort.conditions])
@@ -46,18 +47,3 @@ def write_sheet(path: Path, cohort: Cohort, chosen: LabelNext, records: Mapping[
             [visit, f"{chance:.6g}", f"{weight:.6g}", *(escape_formula(cells.get(c, "")) for c in columns), *empty]
         )
     write_whole(path, out.getvalue().encode("utf-8-sig"))
-
-
-_NAMES = tuple(name.replace("_", " ") for name in ("age", "sex", *TEXT_FIELDS, *CODE_FIELDS, "numbers"))
-
-
-def _cells(visit: Visit) -> dict[str, str]:
-    """What a person needs to decide, by column. Billing and truth are not shown: they would decide instead."""
-    texts = [getattr(visit, name) or "" for name in TEXT_FIELDS]
-    codes = [
-        "; ".join(code.name or f"{code.system} {code.code}" for code in getattr(visit, name) or ())
-        for name in CODE_FIELDS
-    ]
-    numbers = "; ".join(f"{name} {value:g}" for name, value in visit.numbers or ())
-    age = "" if visit.age is None else f"{visit.age:g}"
-    return dict(zip(_NAMES, (age, visit.sex or "", *texts, *codes, numbers), strict=True))

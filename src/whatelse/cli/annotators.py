@@ -1,0 +1,106 @@
+"""`annotators`: what the votes of each annotator are worth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from whatelse.cli.options import COHORT, JSON, LABELS, VOTES
+from whatelse.cli.tables import console
+from whatelse.errors import InputError
+
+if TYPE_CHECKING:
+    from whatelse.annotators.vote_files import Others
+    from whatelse.annotators.votes import Votes
+    from whatelse.cohort import Cohort
+
+
+def annotators(
+    cohort: Path = COHORT,
+    votes: list[Path] | None = VOTES,
+    labels: list[Path] | None = LABELS,
+    as_json: bool = JSON,
+) -> None:
+    """What annotators are worth: coverage, conflict and estimated error rates, in all and by condition.
+
+    Labels of the cohort or of --labels tell the error rates where they overlap with votes. Without labels the rates
+    rest on the votes alone, and on typical rates of a program.
+
+    Example: whatelse annotators cohort --votes votes.parquet --labels labels.csv
+    """
+    from whatelse.annotators.analysis import analyse_annotators
+    from whatelse.annotators.dawid_skene import estimate_rates
+    from whatelse.annotators.vote_files import read_votes
+    from whatelse.annotators.votes import Votes
+    from whatelse.cohort import Cohort
+
+    opened = Cohort.open(cohort)
+    all_votes = [
+        *(each for path in labels or () for each in read_votes(path, opened, others="skip")),
+        *([Votes.of_cohort(opened)] if not labels and opened.known.any() else []),
+        *read_vote_files(votes or [], opened, "skip"),
+    ]
+    if not all_votes:
+        raise InputError("there are no votes and no labels: give --votes or --labels")
+    filled, posterior = estimate_rates(all_votes)
+    rows = analyse_annotators(filled, posterior=posterior)
+    labelled = sum((v.known for v in filled if v.certain), np.zeros(filled[0].known.shape, bool))
+    by_condition = [
+        {
+            "annotator": v.annotator,
+            "condition": condition,
+            "votes": int(v.known[:, i].sum()),
+            "yes": int(v.value[:, i].sum()),
+            "labelled": int((v.known & labelled)[:, i].sum()),
+            "sensitivity": float(v.sensitivity[i]),
+            "false_positive": float(v.false_positive[i]),
+            "log_odds_of_yes": float(v.vote_odds()[0][i]),
+        }
+        for v in filled
+        if not v.certain and v.sensitivity is not None and v.false_positive is not None
+        for i, condition in enumerate(opened.conditions)
+        if v.known[:, i].any()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"annotators": [asdict(row) for row in rows], "by_condition": by_condition}, indent=1))
+        return
+    table = Table("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
+    for row in rows:
+        shares = (row.coverage, row.overlap, row.conflict, row.error, row.sensitivity, row.false_positive)
+        table.add_row(row.annotator, row.kind, f"{row.votes:,}", *(f"{share:.1%}" for share in shares))
+    console().print(table)
+    if by_condition:
+        console().print(_by_condition(by_condition))
+
+
+def _by_condition(rows: list[dict[str, Any]]) -> Table:
+    names = ("annotator", "condition", "votes", "yes", "also labelled", "sensitivity", "false +", "a yes is worth")
+    table = Table(*names, title="by condition")
+    for row in rows:
+        counts = (f"{row[name]:,}" for name in ("votes", "yes", "labelled"))
+        odds = row["log_odds_of_yes"]
+        worth = "nothing" if odds <= 0 else f"odds x {min(math.exp(odds), 9999):,.0f}"
+        rates = (f"{row['sensitivity']:.1%}", f"{row['false_positive']:.2%}")
+        table.add_row(row["annotator"], row["condition"], *counts, *rates, worth)
+    return table
+
+
+def read_vote_files(paths: Sequence[Path], cohort: Cohort, others: Others) -> list[Votes]:
+    """Votes of files, each of which must name its annotators."""
+    from whatelse.annotators.vote_files import read_votes
+
+    out: list[Votes] = []
+    for path in paths:
+        found = read_votes(path, cohort, others=others)
+        if any(each.certain for each in found):
+            raise InputError("has no column 'annotator': give labels, which never err, with --labels", file=path)
+        out += found
+    return out
