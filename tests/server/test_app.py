@@ -150,7 +150,7 @@ def test_why_adds_up_and_explains_decided_tags_too(web: httpx.Client) -> None:
     web.post(f"/api/visits/{key}/decisions", json=wanted("fall"))
     again = web.get(f"/api/visits/{key}/why", params={"condition": "fall"}).json()
     assert again["total"] == pytest.approx(why["total"])
-    assert web.get(f"/api/visits/{key}/why", params={"condition": "gout"}).status_code == 422
+    assert web.get(f"/api/visits/{key}/why", params={"condition": "gout"}).status_code == 404
 
 
 def test_answers_to_questions_move_the_tags_and_are_kept(web: httpx.Client) -> None:
@@ -218,7 +218,7 @@ def test_a_repeated_request_is_recorded_once(web: httpx.Client) -> None:
     first, second = (web.post(f"/api/visits/{key}/decisions", json=body) for _ in range(2))
     assert first.json() == second.json() and second.status_code == 200
     assert len(web.get(f"/api/visits/{key}/history").json()["lines"]) == 1
-    assert web.post(f"/api/visits/{key}/decisions", json={**body, "subject": "uti"}).status_code == 422
+    assert web.post(f"/api/visits/{key}/decisions", json={**body, "subject": "uti"}).status_code == 409
 
 
 def test_decisions_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
@@ -274,7 +274,7 @@ def test_a_typed_visit_is_answered_and_not_kept(opened: Service, web: httpx.Clie
 )
 def test_questions_that_cannot_be_asked(web: httpx.Client, asked: dict[str, object]) -> None:
     answer = web.post("/api/suggest", json=asked)
-    assert answer.status_code == 422 and answer.json()["detail"]
+    assert answer.status_code in (404, 422) and answer.json()["detail"]
 
 
 # ---- running it

@@ -15,6 +15,8 @@ from whatelse.server.service import Service
 from whatelse.store import Person
 
 STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 422, 429, 500, 503)
+# a POST must be declared as JSON, or another site could send it; what its body says does not matter to some routes
+ANY_JSON = {"requestBody": {"required": True, "content": {"application/json": {"schema": {}}}}}
 REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": schemas.Problem} for status in STATUSES}
 
 

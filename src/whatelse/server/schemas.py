@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Note = Annotated[str, StringConstraints(max_length=100_000)]
@@ -21,6 +21,8 @@ LocalTime = Annotated[
         }
     ),
 ]
+# JSON has one kind of number, and JSON Schema takes 1.0 for an integer
+Whole = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
 RequestKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
 
@@ -66,7 +68,7 @@ class WantedDecision(Strict):
 
     subject: Name = Field(description="a condition, or a finding for present and absent")
     verdict: Literal["confirmed", "rejected", "open", "present", "absent", "unasked"]
-    version: int = Field(ge=0, le=2**31 - 1, description="the version of the visit that was looked at")
+    version: Whole = Field(ge=0, le=2**31 - 1, description="the version of the visit that was looked at")
     request: RequestKey = Field(description="made by the client, new for each decision, the same for a retry")
     model: Digest | None = Field(default=None, description="of the model whose answer was looked at")
 
@@ -74,7 +76,7 @@ class WantedDecision(Strict):
 class WantedUndo(Strict):
     """Take back the newest decision of the visit."""
 
-    version: int = Field(ge=0, le=2**31 - 1)
+    version: Whole = Field(ge=0, le=2**31 - 1)
     request: RequestKey
 
 
@@ -84,8 +86,8 @@ class Search(Strict):
     words: str = Field(default="", max_length=200)
     condition: Name | None = Field(default=None, description="likeliest first")
     status: Literal["all", "decided", "undecided"] = "all"
-    offset: int = Field(default=0, ge=0, le=2**31 - 1)
-    limit: int = Field(default=50, ge=1, le=200)
+    offset: Whole = Field(default=0, ge=0, le=2**31 - 1)
+    limit: Whole = Field(default=50, ge=1, le=200)
 
 
 class SignIn(Strict):

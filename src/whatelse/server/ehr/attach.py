@@ -18,7 +18,7 @@ def attach(app: FastAPI, service: Service) -> list[Router]:
 
         app.state.cards = hooks.Cards(service)
         service.closing.append(app.state.cards.close)
-        routers.append(hooks.router)
+        routers.append(hooks.make_router())
     if settings.smart_client_id:
         from whatelse.server.ehr.smart import routes
 

@@ -47,7 +47,7 @@ async def why(service: Here, asked: schemas.AskedWhy) -> schemas.Why:
     tagger = service.tagger
     state = _state(tagger, asked)
     if asked.condition not in tagger.conditions_:
-        raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
+        raise HTTPException(404, "that is not a condition of this model; /api/model lists them")
     await _readable(service, asked.visit)
     try:
         return await service.run(lambda: answers.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
@@ -59,7 +59,7 @@ def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
     """What was given, if this model knows all of it and none of it both ways."""
     given = State(tuple(asked.confirmed), tuple(asked.rejected), tuple(asked.present), tuple(asked.absent))
     if tagger.settle(given) != Known(given.confirmed, given.rejected, given.present, given.absent):
-        raise HTTPException(422, "a condition or finding is not of this model; /api/model lists the conditions")
+        raise HTTPException(404, "a condition or finding is not of this model; /api/model lists the conditions")
     if {*given.confirmed} & {*given.rejected} or {*given.present} & {*given.absent}:
         raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")
     return given

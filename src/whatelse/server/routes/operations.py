@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from whatelse.errors import WhatelseError
 from whatelse.server import schemas
 from whatelse.server.policies import ANYONE, Lane, policy
-from whatelse.server.routing import Here, Router, Somebody
+from whatelse.server.routing import ANY_JSON, Here, Router, Somebody
 from whatelse.server.security.auth import COOKIE, Gate, address_of
 from whatelse.server.service import Service, without_folders
 from whatelse.store import Person
@@ -42,7 +42,7 @@ def _model(service: Service) -> schemas.Model:
     return schemas.Model(model=service.tagger.digest_, caveat=service.tagger.caveat_, conditions=conditions)
 
 
-@router.post("/admin/model", tags=["model"])
+@router.post("/admin/model", tags=["model"], openapi_extra=ANY_JSON)
 @policy("admin", audit="model", lane=Lane.SLOW)
 async def reload_model(service: Here) -> schemas.Model:
     """Load the model file again. If it cannot be used the old model goes on serving, and 422 says why."""
@@ -121,7 +121,7 @@ async def sign_in(request: Request, response: Response, service: Here, given: sc
     """Exchange a token for a session cookie."""
     settings, gate = service.settings, gate_of(request)
     if settings.auth == "none":
-        raise HTTPException(422, "nobody has to sign in here")
+        raise HTTPException(404, "nobody has to sign in here")
     person = request.state.person = await gate.signing_in(given.token, address_of(request))
     text, session = await service.pools.changes.run(service.store.access.open_session, person, settings.session_hours)
     response.set_cookie(

@@ -29,7 +29,7 @@ def _visit(service: Service, key: str) -> Visit:
 
 def _condition(tagger: Tagger, name: str) -> str:
     if name not in tagger.conditions_:
-        raise HTTPException(422, "that is not a condition of this model; /api/model lists them")
+        raise HTTPException(404, "that is not a condition of this model; /api/model lists them")
     return name
 
 
@@ -181,7 +181,7 @@ async def history(service: Here, key: str) -> schemas.History:
 # ---- deciding
 
 
-CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": schemas.Conflict}}
+CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": schemas.Conflict | schemas.Problem}}
 
 
 @router.post("/visits/{key}/decisions", responses=CONFLICT, response_model=schemas.View)
@@ -193,12 +193,12 @@ async def decide(
     visit, tagger = _visit(service, key), service.tagger
     about_finding = wanted.verdict in ("present", "absent", "unasked")
     if about_finding and wanted.subject not in tagger.vocabulary_.index:
-        raise HTTPException(422, "that is not a finding of this model")
+        raise HTTPException(404, "that is not a finding of this model")
     if not about_finding:
         _condition(tagger, wanted.subject)
     digest = wanted.model or tagger.digest_
     if digest != tagger.digest_ and not await service.run(service.store.has_served, digest):
-        raise HTTPException(422, "no model with that digest has served here; name the one whose answer was looked at")
+        raise HTTPException(404, "no model with that digest has served here; name the one whose answer was looked at")
     decision = Decision(
         visit=visit.id,
         version=wanted.version,
@@ -262,7 +262,7 @@ async def _record(request: Request, service: Service, visit: Visit, decision: De
         # a Conflict is a View with these in front; the view was mostly made already, for whoever was faster
         return _reply(json.dumps(moved)[:-1].encode() + b"," + shown.json[1:], 409)
     except Reused as refused:
-        raise HTTPException(422, str(refused)) from None
+        raise HTTPException(409, str(refused)) from None
     except StoreError:
         raise HTTPException(503, "the decision could not be stored; nothing was recorded, try again") from None
     request.state.detail = {"version": done.entry.version}

@@ -61,7 +61,7 @@ async function change(path, body, says, stillMeant = () => false) {
         }
         throw new Error("The service cannot be reached. Your last decision may not be recorded.");
       }
-      if (problem.status !== 409) throw problem;
+      if (problem.status !== 409 || !problem.body.state) throw problem;
       const { actor, subject, verdict } = problem.body;
       panel.show(problem.body, `${actor} has just set ${titles[subject] ?? subject} to ${verdict}.`);
       settle();

@@ -271,11 +271,9 @@ async def caller(request: Request) -> None:
         raise HTTPException(401, says, {"WWW-Authenticate": "Bearer"}) from None
 
 
-router = Router(prefix="/cds-services", tags=["CDS Hooks"])
 Here = Annotated[Cards, Depends(cards_of)]
 
 
-@router.get("")
 @policy(ANYONE, lane=Lane.HOOK)
 async def discovery(cards: Here) -> dict[str, Any]:
     """The services, and what of the record they would like to have with a call."""
@@ -297,35 +295,56 @@ async def discovery(cards: Here) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# bodies are parsed in a thread, as CDS Hooks has them: the description of the API says no more
-BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+# Bodies are parsed in a thread, so the description of the API is written here. Numbers are taken for text.
+TEXT = {"type": ["string", "number"], "maxLength": 500, "pattern": "^[^\\x00]*$"}
+ID_OF = {"type": ["string", "integer"], "maxLength": 64, "pattern": "^[A-Za-z0-9.-]*[A-Za-z0-9-][A-Za-z0-9.-]*$"}
+OUTCOMES = {"type": "object", "required": ["feedback"], "properties": {"feedback": {"type": "array", "maxItems": 1000}}}
 
 
-@router.post("/{number}", openapi_extra=BODY)
-@policy("hook token", check=caller, audit="hook call", lane=Lane.HOOK)
-async def hook(cards: Here, number: str, request: Request) -> Response:
-    """The cards of a visit: at most three, and none is a good answer."""
-    if number not in HOOKS:
-        raise HTTPException(404, "there is no such service; /cds-services lists them")
-    pools, body = cards.service.pools, await request.body()
-    pool = pools.long if len(body) > LONG else pools.hooks
-    found = await pool.run(cards.begin, HOOKS[number][0], body)
-    if isinstance(found, Call):
-        seen = await asyncio.get_running_loop().run_in_executor(cards.readers, cards.read, found)
-        found = await pool.run(cards.answer, found, seen)
-    issuer = request.state.issuer
-    request.state.actor, request.state.visit = found.user or issuer, found.visit and cards.key(found.visit)
-    request.state.detail = {"issuer": issuer, "hook": HOOKS[number][0], **found.detail}
-    return Response(found.body, media_type="application/json")
+def described(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON body, for the description of a route."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-@router.post("/{number}/feedback", openapi_extra=BODY)
-@policy("hook token", check=caller, audit="card feedback", lane=Lane.HOOK, urgent=True)
-async def feedback(cards: Here, number: str, request: Request) -> dict[str, Any]:
-    """What came of cards: accepted confirms the tag, overridden rejects it."""
-    if number not in HOOKS:
-        raise HTTPException(404, "there is no such service; /cds-services lists them")
-    detail = await asyncio.get_running_loop().run_in_executor(cards.clerks, cards.note, await request.body())
-    request.state.actor = request.state.issuer
-    request.state.detail = {"issuer": request.state.issuer, **detail}
-    return {}
+def call_schema(hook: str) -> dict[str, Any]:
+    """A call as far as its form decides whether it is answered."""
+    context = {"type": "object", "required": ["patientId"], "properties": {"patientId": ID_OF}}
+    properties = {"hook": {"const": hook}, "hookInstance": TEXT, "context": context}
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def add_service(router: Router, number: str, hook: str) -> None:
+    """The routes of one service: calls and feedback."""
+
+    @router.post(f"/{number}", openapi_extra=described(call_schema(hook)))
+    @policy("hook token", check=caller, audit="hook call", lane=Lane.HOOK)
+    async def call(cards: Here, request: Request) -> Response:
+        """The cards of a visit: at most three, and none is a good answer."""
+        pools, body = cards.service.pools, await request.body()
+        pool = pools.long if len(body) > LONG else pools.hooks
+        found = await pool.run(cards.begin, hook, body)
+        if isinstance(found, Call):
+            seen = await asyncio.get_running_loop().run_in_executor(cards.readers, cards.read, found)
+            found = await pool.run(cards.answer, found, seen)
+        issuer = request.state.issuer
+        request.state.actor, request.state.visit = found.user or issuer, found.visit and cards.key(found.visit)
+        request.state.detail = {"issuer": issuer, "hook": hook, **found.detail}
+        return Response(found.body, media_type="application/json")
+
+    @router.post(f"/{number}/feedback", openapi_extra=described(OUTCOMES))
+    @policy("hook token", check=caller, audit="card feedback", lane=Lane.HOOK, urgent=True)
+    async def feedback(cards: Here, request: Request) -> dict[str, Any]:
+        """What came of cards: accepted confirms the tag, overridden rejects it with a reason that says so."""
+        detail = await asyncio.get_running_loop().run_in_executor(cards.clerks, cards.note, await request.body())
+        request.state.actor = request.state.issuer
+        request.state.detail = {"issuer": request.state.issuer, **detail}
+        return {}
+
+
+def make_router() -> Router:
+    """Discovery, and the routes of each service."""
+    router = Router(prefix="/cds-services", tags=["CDS Hooks"])
+    router.get("")(discovery)
+    for number, (hook, _) in HOOKS.items():
+        add_service(router, number, hook)
+    return router

@@ -15,7 +15,9 @@ Address = Annotated[str, StringConstraints(max_length=4_000)]  # a sandbox's has
 
 
 def _bare(value: Any) -> Any:
-    """An id, also where an EHR sends a reference."""
+    """An id, also where an EHR sends a reference or a whole number."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
     return value.partition("/")[2] if isinstance(value, str) and value.startswith(("Patient/", "Encounter/")) else value
 
 

@@ -37,7 +37,7 @@ from whatelse.server.ehr.smart.oauth import (
 )
 from whatelse.server.lru import Lru
 from whatelse.server.policies import ANYONE, READ, policy
-from whatelse.server.routing import Router, Somebody
+from whatelse.server.routing import ANY_JSON, Router, Somebody
 from whatelse.server.security.auth import Gate
 from whatelse.server.security.jwks import KeySet
 from whatelse.server.security.limits import without_long_notes
@@ -298,7 +298,7 @@ async def about(request: Request, smart: Here, person: Somebody, key: str) -> JS
     return JSONResponse(said)
 
 
-@router.post("/visit/{key}")
+@router.post("/visit/{key}", openapi_extra=ANY_JSON)
 @policy("viewer", audit=READ)
 async def again(request: Request, smart: Here, person: Somebody, key: str) -> JSONResponse:
     """Read the visit again from the EHR."""
