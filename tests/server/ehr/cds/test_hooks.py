@@ -26,7 +26,7 @@ from whatelse.server import Service
 from whatelse.server.admission_control import LONG, length_of
 from whatelse.server.ehr.cds import messages
 from whatelse.server.ehr.cds.cards import choose, evidence_of, plain
-from whatelse.server.ehr.cds.hooks import router
+from whatelse.server.ehr.cds.hooks import make_router
 from whatelse.server.ehr.cds.messages import Call
 from whatelse.server.ehr.cds.threshold import by_burden, stays
 from whatelse.server.policies import Lane, RouteTable
@@ -397,7 +397,7 @@ def test_hooks_may_wait_longer_than_a_page_and_are_counted_apart(opened: Service
                 admission.enter(False)
         assert admission.under_way == most
     table = RouteTable()
-    table.add(router.routes)
+    table.add(make_router().routes)
     assert table.find("POST", VIEW + "/feedback").lane is Lane.HOOK and pages is not hooks
     assert opened.admissions.of(Lane.HOOK, LONG) is hooks
     assert opened.admissions.of(Lane.HOOK, LONG + 1) is opened.admissions.long
