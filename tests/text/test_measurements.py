@@ -359,7 +359,10 @@ def test_concepts_are_those_of_the_knowledge_contract() -> None:
     leukocytosis leukopenia thrombocytopenia_value elevated_creatinine elevated_troponin reduced_gcs
     severe_pain hyponatremia_value
     hypernatremia_value hyperkalemia_value hypokalemia_value elevated_bilirubin elevated_lipase elevated_inr
-    elevated_d_dimer elevated_bnp positive_pregnancy_test acidosis elevated_crp elevated_transaminases"""
+    elevated_d_dimer elevated_bnp positive_pregnancy_test acidosis elevated_crp elevated_transaminases
+        hypercalcemia_value hypocalcemia_value hypomagnesemia_value hypermagnesemia_value hyperphosphatemia_value
+        hypophosphatemia_value elevated_uric_acid high_tsh low_tsh elevated_esr macrocytosis microcytosis elevated_ck
+        neutropenia elevated_ammonia elevated_a1c"""
     found = {c for m in load_measures().measures.values() for c, _ in (*m.rises, *m.falls)}
     assert found == set(expected.split())
 
