@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -406,3 +407,9 @@ def test_table_can_be_carried_as_json_values() -> None:
 def test_bad_tables_are_refused(row: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Measures({"strange": row})
+
+
+def test_table_whose_keys_were_sorted_by_a_model_file_means_the_same() -> None:
+    made = load_measures()
+    again = Measures(json.loads(json.dumps(made.content, sort_keys=True)))
+    assert again.measures == made.measures and again.columns == made.columns and again.names == made.names

@@ -80,7 +80,6 @@ def read_measure(name: str, row: Mapping[str, Any]) -> Measure:
 def _limits(value: Any) -> Limits:
     if not isinstance(value, Mapping):
         return ((inf, float(value)),)
-    limits = tuple((float(age), float(limit)) for age, limit in value.items() if age != "adult")
-    if [age for age, _ in limits] != sorted({age for age, _ in limits}):
-        raise ValueError("ages must rise")
+    # in any order: a model file sorts its keys as text, "13" before "4"
+    limits = sorted((float(age), float(limit)) for age, limit in value.items() if age != "adult")
     return (*limits, (inf, float(value["adult"])))
