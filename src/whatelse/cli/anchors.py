@@ -14,7 +14,7 @@ from rich.text import Text
 
 from whatelse.cli.anchor_tables import marked, print_checks, print_suggestions, print_uses, print_worth
 from whatelse.cli.label_next import label_next
-from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SEED, SYSTEM
+from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SEED, SYSTEM, add_group
 from whatelse.cli.progress import progress_bar, track
 from whatelse.cli.tables import print_note
 from whatelse.errors import CohortError, ConditionError, InputError
@@ -32,13 +32,8 @@ KEYS: dict[str, Answer] = {"y": "yes", "n": "no", "s": "skip", "u": "undo", "q":
 
 def register(app: typer.Typer) -> None:
     """Add the group `anchors`."""
-    anchors = typer.Typer(no_args_is_help=True, help="Check anchors, and find further ones.")
-    anchors.command("check")(check)
-    anchors.command("label-next")(label_next)
-    anchors.command("suggest")(suggest)
-    anchors.command("preview")(preview)
-    anchors.command("edit")(edit)
-    app.add_typer(anchors, name="anchors")
+    text = "Check anchors, and find further ones."
+    add_group(app, "anchors", text, check=check, label_next=label_next, suggest=suggest, preview=preview, edit=edit)
 
 
 def check(

@@ -5,55 +5,34 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
 from whatelse.cli.database import DATABASE_OPTION, open_store
-from whatelse.cli.options import JSON, SOURCE
-
-# Modules that take long to load are imported by the command that needs them.
-
-
-class Mode(StrEnum):
-    """What is done with cards."""
-
-    show = "show"
-    silent = "silent"
-    off = "off"
-    reset = "reset"
+from whatelse.cli.options import JSON, SOURCE, add_group
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    cards = typer.Typer(no_args_is_help=True, help="Cards of CDS Hooks: what was shown, and the mode.")
-    cards.command("report")(report)
-    cards.command("evaluate")(evaluate)
-    cards.command("mode")(set_mode)
-    app.add_typer(cards, name="cards")
+    text = "Cards of CDS Hooks: what was shown, and the mode."
+    add_group(app, "cards", text, report=report, evaluate=evaluate, mode=set_mode)
 
 
 @contextmanager
 def _log(database: str) -> Iterator[Any]:
-    store = open_store(database)
-    try:
+    with open_store(database) as store:
         from whatelse.server.ehr.cds.log import CardLog
 
-        log = CardLog(store.engine)
-        try:
+        with closing(CardLog(store.engine)) as log:
             yield log
-        finally:
-            log.close()
-    finally:
-        store.close()
 
 
 def set_mode(
-    mode: Mode = typer.Argument(
+    mode: Literal["show", "silent", "off", "reset"] = typer.Argument(
         ...,
         help="show: show cards; silent: compute and log cards, show none; off: answer every call with none; "
         "reset: as the settings say.",
@@ -65,8 +44,8 @@ def set_mode(
     Example: whatelse cards mode silent
     """
     with _log(database) as log:
-        log.switch(None if mode is Mode.reset else mode.value)
-    typer.echo(f"cards: {'as the settings say' if mode is Mode.reset else mode.value}; servers follow within a second")
+        log.switch(None if mode == "reset" else mode)
+    typer.echo(f"cards: {'as the settings say' if mode == 'reset' else mode}; servers follow within a second")
 
 
 def report(

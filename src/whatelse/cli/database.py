@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,9 @@ DATABASE_OPTION: Any = typer.Option(
 )
 
 
-def open_store(database: str, new: bool = True) -> Store:
-    """The store at a URL. new: make it where there is none; else a name that was mistyped would verify as empty."""
+@contextmanager
+def open_store(database: str, new: bool = True) -> Iterator[Store]:
+    """The store at a URL, closed in the end. new: make it if there is none; a mistyped name would verify as empty."""
     try:
         from whatelse.store import Store
         from whatelse.store.backup import file_of
@@ -31,7 +34,8 @@ def open_store(database: str, new: bool = True) -> Store:
         raise WhatelseError(needs(missing)) from None
     if not new and database.startswith("sqlite:") and not (file := file_of(database)).exists():
         raise WhatelseError(f"{file}: there is no such database; say where it is with --database sqlite:///FILE")
-    return Store(database)
+    with closing(Store(database)) as store:
+        yield store
 
 
 def open_decisions(place: str, error: float | None = None) -> Decisions:
@@ -40,11 +44,8 @@ def open_decisions(place: str, error: float | None = None) -> Decisions:
 
     if place.endswith((".csv", ".parquet")) and "://" not in place:
         return combine(read_opinions(Path(place)), error=error)
-    store = open_store(place, new=False)
-    try:
+    with open_store(place, new=False) as store:
         return combine(opinions_of(store.tag_lines()), error=error)
-    finally:
-        store.close()
 
 
 def needs(missing: ImportError) -> str:

@@ -7,11 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 
 from whatelse.cli.database import DATABASE_OPTION, open_decisions
 from whatelse.cli.options import JSON
-from whatelse.cli.tables import console
+from whatelse.cli.tables import print_table
 
 if TYPE_CHECKING:
     from whatelse.annotators.decisions import Decisions, Opinion
@@ -42,17 +41,13 @@ def show(
         f"decisions err in {found.false_confirm:.1%} (confirmed) and {found.false_reject:.1%} (rejected)"
         + ("" if said["twice"] else ", near the assumed 5%: nobody decided on a tag that another had decided on")
     )
-    for key, title in (
-        ("missed", f"confirmed at rank {low} or below"),
-        ("pressed", f"rejected at rank {high} or above"),
-    ):
-        table = Table("condition", "times", "probability shown", "visits", title=title, title_justify="left")
+    titles = {"missed": f"confirmed at rank {low} or below", "pressed": f"rejected at rank {high} or above"}
+    for key, title in titles.items():
+        rows = []
         for row in said[key]:
-            more = " …" if row["times"] > len(row["visits"]) else ""
-            table.add_row(
-                row["condition"], f"{row['times']:,}", f"{row['probability']:.1%}", ", ".join(row["visits"]) + more
-            )
-        console().print(table)
+            visits = ", ".join(row["visits"]) + " …" * (row["times"] > len(row["visits"]))
+            rows.append((row["condition"], f"{row['times']:,}", f"{row['probability']:.1%}", visits))
+        print_table(("condition", "times", "probability shown", "visits"), rows, title)
 
 
 def _shown(found: Decisions, low: int, high: int) -> dict[str, Any]:

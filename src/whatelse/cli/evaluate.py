@@ -6,9 +6,8 @@ import json
 import shlex
 import sys
 from dataclasses import fields
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -24,18 +23,7 @@ if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
 
-class Require(StrEnum):
-    """What a comparison must say for the command to succeed."""
-
-    better = "better"
-    not_worse = "not-worse"
-
-
-class Protocol(StrEnum):
-    """Which visits of the training cohort are learned from."""
-
-    all_visits = "all-visits"
-    paper = "paper"
+Require = Literal["better", "not-worse"]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +60,7 @@ def evaluate(
     from whatelse.tagger import Tagger
 
     tagger = Tagger.load(model)
-    opened = Cohort.open(cohort) if engine is Engine.local else visits_to_test(cohort, master, seed)
+    opened = Cohort.open(cohort) if engine == "local" else visits_to_test(cohort, master, seed)
     if against is not None:
         _compare(Tagger.load(against), tagger, opened, labels or [], require, max_visits, seed, as_json)
         return
@@ -110,7 +98,7 @@ def _compare(
         typer.echo(json.dumps(found.to_json(), indent=1, allow_nan=False))
     else:
         print_comparison(found)
-    if require is not None and found.verdict not in ACCEPTED[require.value]:
+    if require is not None and found.verdict not in ACCEPTED[require]:
         raise typer.Exit(1)
 
 
@@ -120,8 +108,8 @@ def reproduce(
         ..., "--test", help="Cohort folder to test on, built with '--vocabulary-from' the other."
     ),
     out: Path = typer.Option(..., "--out", help="Folder for index.html and results.json."),
-    protocol: Protocol = typer.Option(
-        Protocol.all_visits, "--protocol", help="Learn from all visits, or (paper) from multi-condition visits only."
+    protocol: Literal["all-visits", "paper"] = typer.Option(
+        "all-visits", "--protocol", help="Learn from all visits, or (paper) from multi-condition visits only."
     ),
     few_labels: int | None = typer.Option(
         None, "--few-labels", min=1, help="Estimate noise rates from this many labelled visits instead of all."
@@ -152,7 +140,7 @@ def reproduce(
     if unknown := set(given) - {field.name for field in fields(NvilSettings)}:
         raise InputError(f"--nvil {min(unknown)}: there is no such setting; see 'NvilSettings' in the documentation")
     plan = Plan(
-        protocol=protocol.value,
+        protocol=protocol,
         few_labels=few_labels,
         seed=seed,
         draws=draws,

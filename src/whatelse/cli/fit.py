@@ -77,7 +77,7 @@ def fit(
     settings = named_settings(setting or [], "--setting")
     if no_excuse:
         settings["no_excuse"] = _no_excuses(no_excuse)
-    if engine is Engine.spark:
+    if engine == "spark":
         if labels or votes or decisions:
             raise InputError(
                 "--labels, --votes and --decisions are for the local engine; Spark learns from the cohort's labels"

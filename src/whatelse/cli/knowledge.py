@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.table import Table
 
+from whatelse.cli.options import add_group
 from whatelse.cli.tables import console
 from whatelse.errors import ConditionError, InputError
 
@@ -26,10 +27,8 @@ FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, 
 
 def register(app: typer.Typer) -> None:
     app.command()(ask)
-    conditions = typer.Typer(no_args_is_help=True, help="The knowledge base: list, find, show, check, begin an entry.")
-    for command, name in ((list_conditions, "list"), (find, "find"), (show, "show"), (check, "check"), (new, "new")):
-        conditions.command(name)(command)
-    app.add_typer(conditions, name="conditions")
+    text = "The knowledge base: list, find, show, check, begin an entry."
+    add_group(app, "conditions", text, list=list_conditions, find=find, show=show, check=check, new=new)
 
 
 def ask(

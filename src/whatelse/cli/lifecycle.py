@@ -8,27 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
+from whatelse.cli import options
 from whatelse.cli.database import open_decisions
 from whatelse.cli.evaluate import Require
 from whatelse.cli.fit import read_lesson
-from whatelse.cli.model_tables import print_comparison
-from whatelse.cli.options import (
-    ANNOTATOR_ERROR,
-    DECISIONS,
-    JSON,
-    LABELS,
-    MAP,
-    MODEL,
-    OPTION,
-    RECORDS,
-    SKIP_OTHER_LABELS,
-    SOURCE,
-    read,
-)
+from whatelse.cli.model_tables import difference, print_comparison
 from whatelse.cli.progress import progress_bar
-from whatelse.cli.tables import console, print_note
+from whatelse.cli.tables import print_note, print_table
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,22 +31,22 @@ def register(app: typer.Typer) -> None:
 def refit(
     model: Path = typer.Argument(..., help="The model file that serves, and that the new one replaces."),
     cohort: Path | None = typer.Argument(None, help="Cohort folder, built with '--vocabulary-from' the first cohort."),
-    labels: list[Path] | None = LABELS,
-    decisions: str | None = DECISIONS,
-    error: float | None = ANNOTATOR_ERROR,
-    skip_other_labels: bool = SKIP_OTHER_LABELS,
+    labels: list[Path] | None = options.LABELS,
+    decisions: str | None = options.DECISIONS,
+    error: float | None = options.ANNOTATOR_ERROR,
+    skip_other_labels: bool = options.SKIP_OTHER_LABELS,
     hold_out: float = typer.Option(
         0.25, "--hold-out", min=0.05, max=0.9, help="Share of visits to compare on; never learned from."
     ),
-    require: Require = typer.Option(Require.not_worse, "--require", help="What the new model must be to serve."),
+    require: Require = typer.Option("not-worse", "--require", help="What the new model must be to serve."),
     workbench: Path | None = typer.Option(
         None, "--workbench", help="Learn from the conditions and labels in this folder; the new model is a candidate."
     ),
-    visits: list[Path] | None = RECORDS,
+    visits: list[Path] | None = options.RECORDS,
     promote: bool = typer.Option(False, "--promote", help="Put the candidate in the model's place, and end."),
     drop: bool = typer.Option(False, "--drop", help="Delete the candidate, and end."),
     rollback: bool = typer.Option(False, "--rollback", help="Put the previous model back, and end."),
-    as_json: bool = JSON,
+    as_json: bool = options.JSON,
 ) -> None:
     """Learn anew from all labels and decisions; the new model replaces the old one if it is not worse.
 
@@ -88,9 +75,7 @@ def refit(
     opened = Cohort.open(cohort)
     lesson, judges = read_lesson(opened, labels or [], decisions, error, skip_other_labels, quiet=as_json)
     with progress_bar() as progress:
-        done = work.refit(
-            model, opened, lesson, judges=judges, share=hold_out, require=require.value, progress=progress
-        )
+        done = work.refit(model, opened, lesson, judges=judges, share=hold_out, require=require, progress=progress)
     found = done.comparison
     if as_json:
         said = {"put": done.put, "fair": done.fair, "learned_from": done.learned_from, "comparison": found.to_json()}
@@ -158,11 +143,8 @@ def print_outcome(outcome: Outcome) -> None:
     )
     if outcome.relearned:
         print_note("the old model may have seen those visits: it was learned again without them, for the comparison")
-    table = Table("held-out anchors", "visits", "old", "new", "difference", "interval", title_justify="left")
-    for row in outcome.anchors:
-        cells = [f"{row.visits:,}", f"{row.old:.4f}", f"{row.new:.4f}", f"{row.difference:+.4f}"]
-        table.add_row(row.measure, *cells, f"{row.low:+.4f} to {row.high:+.4f}")
-    console().print(table)
+    rows = [(row.measure, f"{row.visits:,}", *difference(row)) for row in outcome.anchors]
+    print_table(("held-out anchors", "visits", "old", "new", "difference", "interval"), rows)
     if outcome.labels is not None:
         names = {c.condition for c in outcome.changed}
         own = tuple(row for row in outcome.labels.by_condition if row.measure in names)
@@ -172,15 +154,15 @@ def print_outcome(outcome: Outcome) -> None:
 
 
 def show_drift(
-    model: Path = MODEL,
+    model: Path = options.MODEL,
     visits: list[Path] = typer.Argument(
         ..., help="Visit records of the weeks to check: files like those learned from."
     ),
-    decisions: str | None = DECISIONS,
-    source: str | None = SOURCE,
-    columns: Path | None = MAP,
-    option: list[str] | None = OPTION,
-    as_json: bool = JSON,
+    decisions: str | None = options.DECISIONS,
+    source: str | None = options.SOURCE,
+    columns: Path | None = options.MAP,
+    option: list[str] | None = options.OPTION,
+    as_json: bool = options.JSON,
 ) -> None:
     """Drift: weekly rates of findings against the rates that the model learned from.
 
@@ -192,7 +174,7 @@ def show_drift(
     from whatelse.tagger import Tagger
 
     vocabulary = Tagger.load(model).vocabulary_
-    records = read(visits, option, source=source, columns=columns, like=vocabulary.source)
+    records = options.read(visits, option, source=source, columns=columns, like=vocabulary.source)
     weeks = drift.by_week(records, vocabulary)
     found = drift.alarms(vocabulary, weeks, open_decisions(decisions).opinions if decisions else ())
     if as_json:

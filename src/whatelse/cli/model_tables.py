@@ -9,11 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from whatelse.cli.tables import console
+from whatelse.cli.tables import console, print_table
 from whatelse.visits import TEXT_FIELDS, Known, Visit
 
 if TYPE_CHECKING:
     from whatelse.lifecycle.compare import Comparison
+    from whatelse.lifecycle.paired import Row
     from whatelse.tagger import Tagger
 
 WORTH = 0.1  # log odds that another condition must bring to be named
@@ -43,50 +44,44 @@ def print_results(results: dict[str, Any]) -> None:
 
 def print_measured(measured: dict[str, Any]) -> None:
     """What `evaluate` found."""
-    table = Table("", "accuracy", "top 5", "MRR", "visits", title_justify="left")
-    for key, title in (("heldout_tag", "held-out tag"), ("heldout_anchor", "held-out anchor")):
-        if measured[key] is not None:
-            scores = [_interval(measured[key], metric) for metric in METRICS]
-            table.add_row(title, *scores, f"{measured[key]['visits']:,}")
-    terminal = console()
-    terminal.print(table)
+    rows = [
+        (title, *(_interval(measured[key], metric) for metric in METRICS), f"{measured[key]['visits']:,}")
+        for key, title in (("heldout_tag", "held-out tag"), ("heldout_anchor", "held-out anchor"))
+        if measured[key] is not None
+    ]
+    print_table(("", "accuracy", "top 5", "MRR", "visits"), rows)
     if measured["trust"] is not None:
         _print_trust(measured["trust"])
     if measured["heldout_tag"] is None:
         typer.echo("no visit is labelled with two or more conditions: held-out tag needs such labels")
         return
-    own = Table("condition hidden", "times", "accuracy", "top 5", "MRR")
-    for condition, entry in zip(measured["conditions"], measured["heldout_tag"]["by_condition"], strict=True):
-        scores = ["" if entry[metric] is None else f"{entry[metric]:.2f}" for metric in METRICS]
-        own.add_row(condition, f"{entry['times_hidden']:,}", *scores)
-    terminal.print(own)
+    own = [
+        (name, f"{entry['times_hidden']:,}", *("" if entry[m] is None else f"{entry[m]:.2f}" for m in METRICS))
+        for name, entry in zip(measured["conditions"], measured["heldout_tag"]["by_condition"], strict=True)
+    ]
+    print_table(("condition hidden", "times", "accuracy", "top 5", "MRR"), own)
 
 
 def _print_trust(found: dict[str, Any]) -> None:
     """How far answers come true."""
-    terminal = console()
-    moves = Table(
-        "the other tags, after", "times", "log loss, after / before", "expected / observed", title_justify="left"
-    )
-    for name, move in found["updates"].items():
-        moves.add_row(name, f"{move['times']:,}", _ratio(move["loss"], 3), _ratio(move["expected"], 2))
-    terminal.print(moves)
-    own = Table("nothing known", "expected / observed")
-    own.add_row("all visits", _ratio(found["expected"], 2))
-    for name, ratio in found["by_length"].items():
-        own.add_row(f"{name} of records", _ratio(ratio, 2))
-    terminal.print(own)
-    bins = Table("predicted", "how many", "on average", "observed")
-    for b in found["reliability"]:
-        bins.add_row(
-            f"{b['low']:g} to {b['high']:g}", f"{b['count']:,}", f"{b['predicted']:.3f}", f"{b['observed']:.3f}"
-        )
-    terminal.print(bins)
-    load = Table("threshold", "suggestions per 100 visits", "true", "true tags reached", "… not named in the record")
+    moves = [
+        (name, f"{move['times']:,}", _ratio(move["loss"], 3), _ratio(move["expected"], 2))
+        for name, move in found["updates"].items()
+    ]
+    print_table(("the other tags, after", "times", "log loss, after / before", "expected / observed"), moves)
+    own = {"all visits": found["expected"]} | {f"{name} of records": r for name, r in found["by_length"].items()}
+    print_table(("nothing known", "expected / observed"), [(name, _ratio(ratio, 2)) for name, ratio in own.items()])
+    bins = [
+        (f"{b['low']:g} to {b['high']:g}", f"{b['count']:,}", f"{b['predicted']:.3f}", f"{b['observed']:.3f}")
+        for b in found["reliability"]
+    ]
+    print_table(("predicted", "how many", "on average", "observed"), bins)
+    load = []
     for line in found["burden"]:
         shares = ["" if line[key] is None else f"{line[key]:.0%}" for key in ("true", "reached", "reached_unnamed")]
-        load.add_row(f"{line['threshold']:g}", f"{line['per_100_visits']:.1f}", *shares)
-    terminal.print(load)
+        load.append((f"{line['threshold']:g}", f"{line['per_100_visits']:.1f}", *shares))
+    head = ("threshold", "suggestions per 100 visits", "true", "true tags reached", "… not named in the record")
+    print_table(head, load)
 
 
 def _ratio(ratio: dict[str, Any], digits: int) -> str:
@@ -106,11 +101,14 @@ def print_comparison(found: Comparison, conditions: bool = True) -> None:
     for row in [*found.rows, *(found.by_condition if conditions else ())]:
         name = row.measure if row in found.rows else f"  log loss, {row.measure}"
         style = {"better": "green", "worse": "red", "same": ""}[row.says]
-        interval = f"{row.low:+.4f} to {row.high:+.4f}"
-        said = "" if row.says == "same" else row.says
-        table.add_row(name, f"{row.old:.4f}", f"{row.new:.4f}", f"{row.difference:+.4f}", interval, said, style=style)
+        table.add_row(name, *difference(row), "" if row.says == "same" else row.says, style=style)
     console().print(table)
     typer.echo(f"verdict: {found.verdict}: {found.because}")
+
+
+def difference(row: Row) -> tuple[str, str, str, str]:
+    """Cells: old, new, difference, interval."""
+    return f"{row.old:.4f}", f"{row.new:.4f}", f"{row.difference:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}"
 
 
 def answer(

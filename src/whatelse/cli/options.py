@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -15,19 +15,8 @@ from whatelse.sources.registry import SOURCES, Source
 if TYPE_CHECKING:
     from whatelse.sources import VisitReader
 
-
-class OnError(StrEnum):
-    """What to do with a row that cannot be used."""
-
-    stop = "raise"
-    skip = "skip"
-
-
-class Engine(StrEnum):
-    """Where the work is done."""
-
-    local = "local"
-    spark = "spark"
+OnError = Literal["raise", "skip"]
+Engine = Literal["local", "spark"]
 
 
 def _takers(option: str) -> str:
@@ -59,7 +48,7 @@ OPTION = typer.Option(
     metavar="NAME=VALUE",
     help="An option of the source; repeat. " + "; ".join(filter(None, map(_taken, SOURCES.values()))) + ".",
 )
-ON_ERROR = typer.Option(OnError.stop, "--on-error", help="A row that cannot be used: stop, or skip it.")
+ON_ERROR = typer.Option("raise", "--on-error", help="A row that cannot be used: stop, or skip it.")
 RECORDS = typer.Option(None, "--visits", help="Files of the cohort's records. [where they were when it was built]")
 # `serve` has these one by one, as settings.
 DELIMITER = typer.Option(None, "--delimiter", help=f"{_takers('delimiter')}: the column separator. [found out]")
@@ -84,7 +73,7 @@ SKIP_OTHER_LABELS = typer.Option(False, "--skip-other-labels", help="Ignore labe
 
 # ---- the rest
 
-ENGINE = typer.Option(Engine.local, "--engine", help="Where the work is done: this process, or Apache Spark.")
+ENGINE = typer.Option("local", "--engine", help="Where the work is done: this process, or Apache Spark.")
 MASTER = typer.Option(None, "--master", help="spark: local[2], spark://HOST:7077 … [all cores of this machine]")
 SEED = typer.Option(0, "--seed", min=0, help="Seed of everything random: the same seed gives the same result.")
 DRAWS = typer.Option(3, "--draws", min=1, help="How often a tag of each visit is hidden at random.")
@@ -99,7 +88,7 @@ def read(
     *,
     source: str | None = None,
     columns: Path | None = None,
-    on_error: OnError = OnError.stop,
+    on_error: OnError = "raise",
     like: Any = None,
     once: bool = True,
 ) -> VisitReader:
@@ -108,10 +97,16 @@ def read(
 
     named = {name.replace("-", "_"): value for name, value in pairs(options or [], "--option").items()}
     own = {name: named.pop(name) for name in ("delimiter", "encoding", "labels") if name in named}
-    skip = on_error is OnError.skip
-    return read_visits(
-        files, source, columns=columns, on_error="skip" if skip else "raise", like=like, options=named, once=once, **own
-    )
+    return read_visits(files, source, columns=columns, on_error=on_error, like=like, options=named, once=once, **own)
+
+
+def add_group(app: typer.Typer, name: str, text: str, **commands: Callable[..., None]) -> typer.Typer:
+    """Add a group of commands with its help text; `label_next=` is the command `label-next`."""
+    group = typer.Typer(no_args_is_help=True, help=text)
+    for command, function in commands.items():
+        group.command(command.replace("_", "-"))(function)
+    app.add_typer(group, name=name)
+    return group
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:

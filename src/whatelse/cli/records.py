@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli.options import (
-    COHORT,
-    ENGINE,
-    MAP,
-    MASTER,
-    ON_ERROR,
-    OPTION,
-    SEED,
-    SOURCE,
-    Engine,
-    OnError,
-    pairs,
-    read,
-)
+from whatelse.cli import options
 from whatelse.cli.progress import track
 from whatelse.cli.spark import build_on_spark
 from whatelse.cli.tables import print_inspection, print_note, print_summary
@@ -85,7 +72,7 @@ def simulate(
 def inspect_table(
     file: Path = typer.Argument(..., help="A table: CSV, TSV, JSON Lines or Parquet."),
     out: Path | None = typer.Option(None, "--out", help="YAML file to write the column map to; never overwritten."),
-    option: list[str] | None = OPTION,
+    option: list[str] | None = options.OPTION,
 ) -> None:
     """Look at a table and write a first column map: what each column seems to be, and what will be ignored.
 
@@ -96,7 +83,7 @@ def inspect_table(
 
     if out is not None and out.exists():
         raise InputError("exists, and may have been edited: choose another --out, or remove it first", file=out)
-    named = pairs(option or [], "--option")
+    named = options.pairs(option or [], "--option")
     if unknown := set(named) - {"delimiter", "encoding"}:
         raise InputError(f"--option {min(unknown)}: 'inspect' takes delimiter and encoding")
     found = inspect_file(file, delimiter=named.get("delimiter"), encoding=named.get("encoding"))
@@ -112,12 +99,12 @@ def inspect_table(
 
 
 def split(
-    cohort: Path = COHORT,
+    cohort: Path = options.COHORT,
     train: Path = typer.Option(..., "--train", help="Folder for the visits to learn from."),
     test: Path = typer.Option(..., "--test", help="Folder for the visits to test on."),
     share: float = typer.Option(0.25, "--share", help="Share of the visits to test on."),
     labels: Path | None = typer.Option(None, "--labels", help="Labels of people, for cells that the cohort lacks."),
-    seed: int = SEED,
+    seed: int = options.SEED,
 ) -> None:
     """Split a cohort at random into one to learn from and one to test on; 'build --test' does so at once.
 
@@ -162,11 +149,11 @@ def build(
     ),
     test: Path | None = typer.Option(None, "--test", help="Folder for a random share of the visits, to test on."),
     test_share: float = typer.Option(0.25, "--test-share", help="For --test: share of the visits to test on."),
-    seed: int = SEED,
-    source: str | None = SOURCE,
-    columns: Path | None = MAP,
-    on_error: OnError = ON_ERROR,
-    option: list[str] | None = OPTION,
+    seed: int = options.SEED,
+    source: str | None = options.SOURCE,
+    columns: Path | None = options.MAP,
+    on_error: options.OnError = options.ON_ERROR,
+    option: list[str] | None = options.OPTION,
     max_share: float = typer.Option(0.5, "--max-share", help="Leave out findings in more than this share of visits."),
     max_terms: int | None = typer.Option(
         None, "--max-terms", help="Keep this many of the most common findings; 0: all. [1000; nhamcs: 0]"
@@ -183,8 +170,8 @@ def build(
         False, "--function-words", help="Also take function words ('of', 'pmh') and bare numbers as findings."
     ),
     bands: int = typer.Option(5, "--bands", min=2, help="Number of equal-sized bands of each number."),
-    engine: Engine = ENGINE,
-    master: str | None = MASTER,
+    engine: options.Engine = options.ENGINE,
+    master: str | None = options.MASTER,
 ) -> None:
     """Make a cohort of visit records: findings, anchors and, where there are billing codes, labels.
 
@@ -225,17 +212,18 @@ def build(
             "function_words": function_words,
         }
 
-    if engine is Engine.spark:
+    if engine == "spark":
         if source not in (None, "table") or option or test:
             raise InputError("--engine spark reads Parquet tables, without --option and --test")
         chosen = choice(survey=False) | {"rules": rules, "lexicon": lexicon}
-        skip = on_error is OnError.skip
-        build_on_spark(files, master, out=out, anchors=anchors, like=known, columns=columns, skip=skip, choice=chosen)
+        build_on_spark(
+            files, master, out=out, anchors=anchors, like=known, columns=columns, on_error=on_error, choice=chosen
+        )
         return
     if known is not None and source == known.source.get("source"):
         source = None  # the saved description of the source has more than its name
     like = known.source if known is not None else None
-    reader = read(files, option, source=source, columns=columns, on_error=on_error, like=like)
+    reader = options.read(files, option, source=source, columns=columns, on_error=on_error, like=like)
     chosen = choice(survey=reader.description["source"] == "nhamcs")
     cohort = build_cohort(
         track(reader, "reading visits"),

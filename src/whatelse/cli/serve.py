@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import logging
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
 from whatelse.cli import store
 from whatelse.cli.database import DATABASE, DATABASE_OPTION, needs, open_store
-from whatelse.cli.options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE
+from whatelse.cli.options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE, add_group
 from whatelse.errors import WhatelseError
 from whatelse.io.files import writing
-
-_Database = DATABASE_OPTION
-
-
-class Role(StrEnum):
-    """What a token's holder may do."""
-
-    viewer = "viewer"
-    clinician = "clinician"
-    curator = "curator"
-    admin = "admin"
 
 
 def register(app: typer.Typer) -> typer.Typer:
     """Add the commands of this module; returns the group `decisions`, to which others add."""
     app.command()(serve)
-    token = typer.Typer(no_args_is_help=True, help="Tokens that let people and programs in.")
-    token.command("create")(create)
-    token.command("list")(list_tokens)
-    token.command("revoke")(revoke)
-    app.add_typer(token, name="token")
-    decisions = typer.Typer(no_args_is_help=True, help="What people decided.")
-    decisions.command("export")(export)
-    app.add_typer(decisions, name="decisions")
+    text = "Tokens that let people and programs in."
+    add_group(app, "token", text, create=create, list=list_tokens, revoke=revoke)
+    decisions = add_group(app, "decisions", "What people decided.", export=export)
     store.register(app)
     return decisions
 
@@ -117,53 +100,45 @@ def _check(settings: Any) -> None:
 
 def create(
     name: str = typer.Argument(..., help="Who will use it; the history of decisions shows this name."),
-    role: Role = typer.Option(
-        Role.viewer, "--role", help="viewer reads, clinician decides, curator teaches, admin runs it."
+    role: Literal["viewer", "clinician", "curator", "admin"] = typer.Option(
+        "viewer", "--role", help="viewer reads, clinician decides, curator teaches, admin runs it."
     ),
     days: float = typer.Option(90, "--days", help="How long it is good for."),
-    database: str = _Database,
+    database: str = DATABASE_OPTION,
 ) -> None:
     """Make a token and print it, once.
 
     Example: whatelse token create ann --role clinician --days 30
     """
-    store = open_store(database)
-    try:
-        typer.echo(store.access.create(name, role.value, days))
-    finally:
-        store.close()
+    with open_store(database) as store:
+        typer.echo(store.access.create(name, role, days))
 
 
-def list_tokens(database: str = _Database) -> None:
+def list_tokens(database: str = DATABASE_OPTION) -> None:
     """List tokens: who, role, until when.
 
     Example: whatelse token list
     """
-    store = open_store(database, new=False)
-    try:
+    with open_store(database, new=False) as store:
         for token in store.access.list():
             typer.echo(f"{token.id:4}  {token.status:8} {token.role:10} until {token.expires:%Y-%m-%d}  {token.name}")
-    finally:
-        store.close()
 
 
 def revoke(
-    number: int = typer.Argument(..., help="The number that 'whatelse token list' shows."), database: str = _Database
+    number: int = typer.Argument(..., help="The number that 'whatelse token list' shows."),
+    database: str = DATABASE_OPTION,
 ) -> None:
     """End a token, and the sessions opened with it, at once.
 
     Example: whatelse token revoke 3
     """
-    store = open_store(database, new=False)
-    try:
+    with open_store(database, new=False) as store:
         store.access.revoke(number)
-    finally:
-        store.close()
     typer.echo(f"token {number} is revoked")
 
 
 def export(
-    out: Path = typer.Option(..., "--out", help="File to write: .csv or .parquet."), database: str = _Database
+    out: Path = typer.Option(..., "--out", help="File to write: .csv or .parquet."), database: str = DATABASE_OPTION
 ) -> None:
     """Write decisions as labels: one row per visit and tag that stands confirmed or rejected.
 
@@ -171,17 +146,13 @@ def export(
     """
     if out.suffix not in (".csv", ".parquet"):
         raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
-    store = open_store(database, new=False)
-    from whatelse.store.labels import labels, to_csv, to_parquet
+    with open_store(database, new=False) as store, writing(out) as stream:
+        from whatelse.store.labels import labels, to_csv, to_parquet
 
-    try:
-        with writing(out) as stream:
-            if out.suffix == ".csv":
-                count = sum(stream.write(line.encode()) > 0 for line in to_csv(labels(store))) - 1
-            else:
-                count = to_parquet(labels(store), stream)
-    finally:
-        store.close()
+        if out.suffix == ".csv":
+            count = sum(stream.write(line.encode()) > 0 for line in to_csv(labels(store))) - 1
+        else:
+            count = to_parquet(labels(store), stream)
     typer.echo(f"wrote {count:,} labels to {out}")
 
 

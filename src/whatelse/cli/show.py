@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from whatelse.cli.options import JSON, RECORDS
-from whatelse.cli.tables import console, print_common, print_summary, print_visit
+from whatelse.cli.tables import print_common, print_summary, print_table, print_visit
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
@@ -120,23 +119,20 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
         f"learner {said['learner'] or 'unknown'}, {'converged' if said['converged'] else 'NOT converged'}"
     )
     typer.echo(f"noise rates: {RATES_FROM.get(said['rates_from'], 'of unknown origin')}")
-    table = Table("condition", "how common", "anchor fires with it", "without it", "right when it fires",
-                  "findings that say most, in log odds over their absence")  # fmt: skip
+    rows = []
     for entry in said["conditions"]:
         rates = (entry["prior"], entry["sensitivity"], entry["false_positive"], entry["right_when_it_fires"])
         cells = ["" if rate is None else f"{rate:.2%}" if rate < 0.1 else f"{rate:.0%}" for rate in rates]
         words = ", ".join(f"{escape(f['finding'])} ({f['log_odds']:+.1f})" for f in entry["findings"])
-        table.add_row(escape(entry["condition"]), *cells, words)
-    terminal = console()
-    terminal.print(table)
+        rows.append((escape(entry["condition"]), *cells, words))
+    head = ("condition", "how common", "anchor fires with it", "without it", "right when it fires")
+    print_table((*head, "findings that say most, in log odds over their absence"), rows)
     _print_excuses(said["excuses"])
     if not said["couplings"]:
         typer.echo("couplings: none; conditions go together only through their findings")
         return
-    pairs = Table("go together", "log odds", title="couplings", title_justify="left")
-    for pair in said["couplings"][:PAIRS]:
-        pairs.add_row(escape(" and ".join(pair["conditions"])), f"{pair['log_odds']:+.2f}")
-    terminal.print(pairs)
+    pairs = [(escape(" and ".join(p["conditions"])), f"{p['log_odds']:+.2f}") for p in said["couplings"][:PAIRS]]
+    print_table(("go together", "log odds"), pairs, "couplings")
     if (more := len(said["couplings"]) - PAIRS) > 0:
         typer.echo(f"{more:,} smaller couplings are not shown: --json has them")
 
@@ -145,10 +141,8 @@ def _print_excuses(excuses: list[dict[str, str]]) -> None:
     if not excuses:
         typer.echo("excuses: none; every anchor counts wherever it stands")
         return
-    table = Table("the anchor of", "counts as a mere mention beside", title="excuses", title_justify="left")
     by_condition: dict[str, list[str]] = {}
     for entry in excuses:
         by_condition.setdefault(str(entry["condition"]), []).append(str(entry["finding"]))
-    for condition, findings in by_condition.items():
-        table.add_row(escape(condition), escape(", ".join(findings)))
-    console().print(table)
+    rows = [(escape(condition), escape(", ".join(findings))) for condition, findings in by_condition.items()]
+    print_table(("the anchor of", "counts as a mere mention beside"), rows, "excuses")

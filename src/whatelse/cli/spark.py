@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from whatelse.cli.options import OnError
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.tables import print_note
 from whatelse.errors import InputError, OutputError, WhatelseError
@@ -60,7 +61,7 @@ def build_on_spark(
     anchors: AnchorSet,
     like: Vocabulary | None,
     columns: Path | None,
-    skip: bool,
+    on_error: OnError,
     choice: dict[str, Any],
 ) -> None:
     """`build`: Parquet files and folders to a cohort's dataset."""
@@ -75,7 +76,7 @@ def build_on_spark(
             running.read.parquet(*(Path(path).as_uri() for path in paths)),
             columns,
             like=like.source if like is not None else None,
-            on_error="skip" if skip else "raise",
+            on_error=on_error,
             files=paths,
         )
         left = Left()

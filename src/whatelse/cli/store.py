@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import typer
 
 from whatelse.cli.database import DATABASE_OPTION, needs, open_store
+from whatelse.cli.options import add_group
 from whatelse.errors import WhatelseError
 from whatelse.io.files import writing
-
-if TYPE_CHECKING:
-    from whatelse.store import Store
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    audit = typer.Typer(no_args_is_help=True, help="Who signed in, read, decided, exported or was refused.")
-    audit.command("export")(export_audit)
-    audit.command("prune")(prune_audit)
-    app.add_typer(audit, name="audit")
-    store = typer.Typer(no_args_is_help=True, help="The database as a whole.")
-    store.command("backup")(backup)
-    store.command("restore")(restore)
-    store.command("verify")(verify)
-    store.command("head")(head)
-    app.add_typer(store, name="store")
+    text = "Who signed in, read, decided, exported or was refused."
+    add_group(app, "audit", text, export=export_audit, prune=prune_audit)
+    add_group(app, "store", "The database as a whole.", backup=backup, restore=restore, verify=verify, head=head)
 
 
 def export_audit(
@@ -41,7 +29,7 @@ def export_audit(
 
     Example: whatelse audit export --out audit.jsonl
     """
-    with _opened(database) as store:
+    with open_store(database, new=False) as store:
         from whatelse.store import audit
 
         if out is None:
@@ -63,7 +51,7 @@ def prune_audit(
 
     Example: whatelse audit prune --days 400
     """
-    with _opened(database) as store:
+    with open_store(database, new=False) as store:
         from whatelse.store import audit
 
         count = audit.prune(store.engine, days)
@@ -102,7 +90,7 @@ def head(
 
     Example: whatelse store head --sign private.pem --out heads.json
     """
-    with _opened(database) as store:
+    with open_store(database, new=False) as store:
         from whatelse.store.signed_head import sign_head
 
         said = sign_head(store.engine, sign, out)
@@ -120,7 +108,7 @@ def verify(
 
     Example: whatelse store verify --database sqlite:///whatelse.db
     """
-    with _opened(database) as store:
+    with open_store(database, new=False) as store:
         from whatelse.store import backup as work
         from whatelse.store import chain
         from whatelse.store.signed_head import read_head
@@ -131,15 +119,6 @@ def verify(
         found = work.verify(store.engine, decisions, audit)
     typer.echo(f"{found.decisions.lines:,} decisions, unbroken; head {found.decisions}")
     typer.echo(f"{found.audit.lines:,} audit lines, unbroken; head {found.audit}")
-
-
-@contextmanager
-def _opened(database: str) -> Iterator[Store]:
-    store = open_store(database, new=False)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _work() -> ModuleType:

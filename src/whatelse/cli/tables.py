@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,6 +22,14 @@ def console() -> Console:
     """A console of the terminal's width; for a pipe or a file, wide enough that no word is cut."""
     found = Console()
     return found if found.is_terminal else Console(width=180)
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str | None = None) -> None:
+    """A table of text cells; text that is not ours is escaped by the caller."""
+    table = Table(*head, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
 
 
 def print_note(text: str) -> None:
@@ -53,16 +62,15 @@ def _shares(title: str, counts: Any) -> None:
 def print_common(cohort: Cohort, top: int) -> None:
     N = len(cohort)
     counts = cohort.X.getnnz(axis=0)
-    table = Table("finding", "visits", "share", title="most common findings")
+    true = ["?"] * len(cohort.conditions) if cohort.Y is None else [f"{count:,}" for count in cohort.Y.sum(0).tolist()]
+    tags = [
+        (condition.name, condition.kind, f"{counts[cohort.anchor_columns[i]]:,}", true[i])
+        for i, condition in enumerate(cohort.vocabulary.anchors.conditions)
+    ]
+    print_table(("condition", "kind", "anchor fires", "true"), tags, "conditions")
     ordinary = [j for j in (-counts).argsort(kind="stable") if j not in set(cohort.anchor_columns)]
-    for j in ordinary[:top]:
-        table.add_row(escape(cohort.vocabulary.names[j]), f"{counts[j]:,}", f"{counts[j] / N:.1%}")
-    tags = Table("condition", "kind", "anchor fires", "true", title="conditions")
-    for i, condition in enumerate(cohort.vocabulary.anchors.conditions):
-        true = f"{int(cohort.Y[:, i].sum()):,}" if cohort.Y is not None else "?"
-        tags.add_row(condition.name, condition.kind, f"{counts[cohort.anchor_columns[i]]:,}", true)
-    console().print(tags)
-    console().print(table)
+    rows = [(escape(cohort.vocabulary.names[j]), f"{counts[j]:,}", f"{counts[j] / N:.1%}") for j in ordinary[:top]]
+    print_table(("finding", "visits", "share"), rows, "most common findings")
 
 
 def print_visit(cohort: Cohort, row: int, record: Visit) -> None:

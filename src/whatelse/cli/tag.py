@@ -65,14 +65,14 @@ def tag(
     from whatelse.tagger import Tagger
 
     given = confirmed or [], rejected or []
-    if omop is not None or out is not None or engine is Engine.spark:
+    if omop is not None or out is not None or engine == "spark":
         if visit or limit or as_json:
             raise InputError("--out and --omop write the tags of all visits: leave --visit, --limit and --json out")
         if omop is not None:
             if confirmed or rejected or source not in (None, "omop"):
                 raise InputError("--omop reads an OMOP CDM and confirms nothing: leave --confirmed and --rejected out")
             tag_to_omop(model, str(place(visits)), omop, threshold, note_nlp, pairs(option or [], "--option"))
-        elif engine is Engine.spark:
+        elif engine == "spark":
             tag_on_spark(model, visits, out, master, columns, *given)
         elif out is not None:
             like = Tagger.load(model).vocabulary_.source

@@ -3,6 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
+from whatelse.store import schema
 from whatelse.store.chain import FIRST, link
 
 revision = "0002"
@@ -10,49 +11,19 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-_Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _LINE = ("visit", "version", "kind", "subject", "verdict", "undoes", "actor", "at", "model", "shown", "request")
 
 
 def upgrade() -> None:
-    op.create_table(
-        "audit",
-        sa.Column("id", _Id, primary_key=True),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("event", sa.String(32), nullable=False),
-        sa.Column("actor", sa.Text, nullable=False),
-        sa.Column("address", sa.String(64), nullable=False),
-        sa.Column("visit", sa.String(32)),
-        sa.Column("detail", sa.JSON, nullable=False),
-        sa.Column("chain", sa.String(64), nullable=False, server_default=""),
-    )
-    head = op.create_table(
-        "chain_head",
-        sa.Column("name", sa.String(16), primary_key=True),
-        sa.Column("lines", _Id, nullable=False),
-        sa.Column("hash", sa.String(64), nullable=False),
-        sa.Column("removed", _Id, nullable=False),
-        sa.Column("removed_lines", _Id, nullable=False),
-        sa.Column("start", sa.String(64), nullable=False),
-    )
-    op.create_table(
-        "served",
-        sa.Column("id", _Id, primary_key=True),
-        sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-    )
-    op.create_table(
-        "pulse",
-        sa.Column("name", sa.String(16), primary_key=True),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-    )
+    new = [schema.audit, schema.chain_head, schema.served, schema.pulse]  # unchanged since: see 0001
+    schema.metadata.create_all(op.get_bind(), tables=new)
     sqlite = op.get_bind().dialect.name == "sqlite"
     op.execute("DROP TRIGGER decision_no_update" if sqlite else "DROP TRIGGER decision_append_only ON decision")
     op.add_column("decision", sa.Column("chain", sa.String(64), nullable=False, server_default=""))
     lines, newest = _link_what_is_there()
     empty = {"removed": 0, "removed_lines": 0, "start": FIRST}
     op.bulk_insert(
-        head,
+        schema.chain_head,
         [
             {"name": "decision", "lines": lines, "hash": newest, **empty},
             {"name": "audit", "lines": 0, "hash": FIRST, **empty},
