@@ -2,7 +2,7 @@
 
 A condition i has share s_i; a finding j has rate r_j among all visits; a case of i has j with frequency p_ij.
 
-    prior     logit P(y_i) = logit s_i  -  sum_k log(1 + s_k (exp J_ik - 1)): with couplings the shares stay s_i
+    prior     P(y_i) = s_i
     fail      f_ij = 1 - p_ij, at least FLOOR: no finding is certain
     leak      l_j = r_j - sum_i s_i p_ij, at least LEAK r_j: what the conditions of the base do not explain
     alone     a risk or a treatment, and every finding of a symptom that is a tag, counts by itself: it adds
@@ -15,9 +15,9 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
               record with L findings: the silence of a short note says little. Of a narrower finding only where the
               wider one is mentioned; of risks and treatments less
-    company   J_ik = COMPANY times the log of how many times as often together, at most MOST_COMPANY; no pairs among
-              chronic conditions, habits and symptoms. Weak pairs are dropped (`sparse_couplings`). A
-              confirmed condition counts with all its company and in full, at most MOST_CONFIRMED
+    company   a named condition adds COMPANY times the log of how many times as often together to the log odds of the
+              others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
+              in full, at most MOST_CONFIRMED. Conditions that nobody named are not coupled: all answers stay exact
     anchor    the condition's own name in the record: sensitivity NAMED, and a false-positive rate that makes it right
               PRECISION of the time
     proof     as findings, with their own tiny rates
@@ -32,7 +32,6 @@ import numpy as np
 from whatelse.knowledge import BANDS, Knowledge
 from whatelse.knowledge.entries import Condition
 from whatelse.noisyor.evidence import Evidence
-from whatelse.noisyor.inference.pairs import sparse_couplings
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
 from whatelse.types import Floats, Ints
@@ -45,11 +44,9 @@ HALF_LENGTH = 12.0
 MOST_COMPANY = 1.8
 NAMED = 0.5
 PRECISION = 0.8
-WEIGHT = 0.85
 ALONE = 0.5
 MOST_ALONE = 1.5
 COMPANY, MOST_CONFIRMED = 0.6, 3.5
-WIDTH = 5  # of the elimination of couplings (`noisyor/inference/pairs.py`)
 QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
 """Part of an entry -> how much the silence of a record says about it."""
 SMALLEST_RATE = 1e-5
@@ -65,8 +62,8 @@ class KnowledgeNetwork:
     """The compiled base: m conditions, n findings by name; the last m findings are the anchors.
 
     names, rates  of findings;  parent (n,): the wider finding each one counts given, or -1
-    prior (m,), fail (m, n), leak (n,), coupling (m, m), weight (n,)    of the noisy-or
-    company (m, m)   log odds that a confirmed condition adds to the others, beyond its coupling
+    prior (m,), fail (m, n), leak (n,), weight (n,)    of the noisy-or
+    company (m, m)   log odds that a confirmed condition adds to the others
     linear (m, n)    log odds that a present finding adds: what counts alone, age, sex, against, denied
     silence (m, n)   log odds that a silent finding adds (before its factor by length);  silence_base (m,): the sum over
                      all findings that can be silent when nothing is mentioned
@@ -80,7 +77,6 @@ class KnowledgeNetwork:
     fail: Floats
     leak: Floats
     weight: Floats
-    coupling: Floats
     company: Floats
     linear: Floats
     silence: Floats
@@ -127,8 +123,6 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
     explained = np.where(parent[:k] >= 0, 0.0, share @ p[:, :k])
     leak[:k] = np.clip(np.maximum(given_r[:k] - explained, LEAK * given_r[:k]), SMALLEST_RATE, 0.95)
 
-    weight = np.full(n, WEIGHT)
-    weight[n - m :] = 1.0
     linear = np.zeros((m, n))
     symptom = np.array([condition.kind == "symptom" for condition in conditions])
     alone = (fail < 1) & ((quiet < 1) | symptom[:, None])
@@ -164,21 +158,19 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
         leak[j], fail[i, j], rates[j] = false, (1 - NAMED) / (1 - false), NAMED * share[i] / PRECISION
     together = _couplings(base, conditions)
     kinds = np.array([condition.kind in BACKGROUND for condition in conditions])
-    apart = np.where(kinds[:, None] & kinds[None, :], 0.0, np.clip(COMPANY * together, -MOST_COMPANY, MOST_COMPANY))
-    coupling = sparse_couplings(apart, np.abs(apart) * (share[:, None] * share[None, :]) ** 0.25, WIDTH)
-    drift = np.log1p(np.minimum(share[None, :] * np.expm1(coupling), 20.0)).sum(1)
-    weight[(fail == 1).all(0)] = 0.0  # columns that only the linear part reads
+    both = kinds[:, None] & kinds[None, :]
+    linear[:, n - m :] += np.where(both, 0.0, np.clip(COMPANY * together, -MOST_COMPANY, MOST_COMPANY))
+    weight = np.where((fail < 1).any(0), 1.0, 0.0)  # some columns only the linear part reads
     return KnowledgeNetwork(
         conditions=tuple(c.name for c in conditions),
         names=tuple(names),
         rates=rates,
         parent=parent,
-        prior=1 / (1 + np.exp(-(np.log(share) - np.log1p(-share) - drift))),
+        prior=share,
         fail=fail,
         leak=leak,
         weight=weight,
-        coupling=coupling,
-        company=together - coupling,
+        company=together,
         linear=linear,
         silence=silence,
         silence_base=quiet_log[:, root].sum(1),
@@ -272,7 +264,7 @@ def _couplings(base: Knowledge, conditions: list[Condition]) -> Floats:
 def knowledge_model(net: KnowledgeNetwork) -> JointModel:
     """The network as a joint model: an absent finding counts only through its silence."""
     m, n = net.fail.shape
-    noisyor = NoisyOr(net.prior, net.fail, net.leak, weight=net.weight, absence=np.zeros(n), coupling=net.coupling)
+    noisyor = NoisyOr(net.prior, net.fail, net.leak, weight=net.weight, absence=np.zeros(n))
     evidence = replace(
         Evidence.none(m, n),
         weight=net.linear,

@@ -38,7 +38,7 @@ from whatelse.visits import TEXT_FIELDS
 NAMES = ("emergency", "emergency-23")
 VISITS = 1_000_000  # visits that the rates of the base are counts of
 CACHE = "WHATELSE_CACHE"
-MATRICES = ("fail", "linear", "silence", "coupling", "company")
+MATRICES = ("fail", "linear", "silence", "company")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
     shape = (len(arrays["conditions"]), len(arrays["names"]))
     for name in MATRICES:
         row, column, data = arrays[name]
-        square = (shape[0], shape[0]) if name in ("coupling", "company") else shape
+        square = (shape[0], shape[0]) if name == "company" else shape
         matrix = np.zeros(square)
         matrix[row, column] = data
         arrays[name] = 1.0 - matrix if name == "fail" else matrix

@@ -115,6 +115,16 @@ class Evidence:
         """Whether what is not mentioned counts, by the length of the record."""
         return bool(self.silence_base.any() or self.silence.any())
 
+    @cached_property
+    def keeps_company(self) -> bool:
+        """Whether a confirmed condition adds to the log odds of others, beyond its coupling."""
+        return bool(self.company.any())
+
+    @cached_property
+    def _columns(self) -> tuple[sp.csc_array, sp.csc_array]:
+        """Weight and silence by columns: one visit needs few of them."""
+        return sp.csc_array(self.weight), sp.csc_array(self.silence)
+
     def _heard(self, present: Any) -> Any:
         """The factor s of silence in records with so many findings present."""
         return present / (present + self.half_length[0])
@@ -156,11 +166,15 @@ class Evidence:
         """(m,) of one visit. O(m (present + unobserved))."""
         columns = self.anchor_columns
         fires = np.isin(columns, present)
-        beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
-        total = self.weight[:, present].sum(1) - self._at_centre + self.bias
-        total = total + self.weight[:, unobserved] @ self.centre[unobserved]
+        beside = np.zeros(len(columns), bool)
+        if self._excuses:
+            beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
+        weight, silence = self._columns
+        total = weight[:, present].sum(1) - self._at_centre + self.bias
+        if self._centred:
+            total = total + weight[:, unobserved] @ self.centre[unobserved]
         if self.hears_silence:
-            total = total + self._heard(len(present)) * (self.silence_base + self.silence[:, present].sum(1))
+            total = total + self._heard(len(present)) * (self.silence_base + silence[:, present].sum(1))
         back = self._taken_back(beside, fires)
         if not self.bends:
             return np.asarray(total + back)
@@ -178,6 +192,14 @@ class Evidence:
         """(m,) the fields of a visit of which everything was observed and nothing found."""
         fields: Floats = self.field_centre - self.field_weight @ self.centre
         return fields
+
+    @cached_property
+    def _excuses(self) -> bool:
+        return bool(self.excuse.any())
+
+    @cached_property
+    def _centred(self) -> bool:
+        return bool(self.centre.any())
 
     @cached_property
     def _at_centre(self) -> Floats:

@@ -44,6 +44,9 @@ class Tables(NamedTuple):
     sure_sum: Ints  # (m,) how many of them
     always: Bools  # (n,) l_j = 1 and a_j > 0: the finding can never be absent
     always_sum: int
+    counts: Bools  # (n,) a_j > 0: the finding says something where it is absent
+    coupled: bool  # whether there is any coupling
+    least_leak: float  # of findings that say something where they are present
 
 
 _TABLES: WeakKeyDictionary[NoisyOr, Tables] = WeakKeyDictionary()
@@ -69,6 +72,9 @@ def tables(model: NoisyOr) -> Tables:
             sure_sum=sure.sum(1),
             always=always,
             always_sum=int(always.sum()),
+            counts=used,
+            coupled=bool(model.coupling.any()),
+            least_leak=float(model.leak[model.weight > 0].min(initial=1.0)),
         )
     return found
 
@@ -128,7 +134,7 @@ def log_joint(model: NoisyOr, X: Any, Y: ArrayLike, evidence: ArrayLike | None =
     t = tables(model)
     unary = t.log_odds if evidence is None else t.log_odds + as_evidence(evidence, V, model.m)
     out: Floats = np.where(on, unary, 0.0).sum(1) + t.log_none
-    if model.coupling.any():
+    if t.coupled:
         out += 0.5 * np.einsum("vi,ik,vk->v", on, model.coupling, on)
     _add_findings(*rows, on, model.fail, model.leak, model.weight, t, out)
     return out

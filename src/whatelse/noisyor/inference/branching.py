@@ -1,148 +1,228 @@
-"""Branch and bound over decisions, for models with many conditions and sparse couplings.
+"""Branch and bound over decisions, for models with many conditions and no couplings.
 
-A node fixes some conditions on (S) and some off; L are undecided. Its mass is the sum over T within L of W(S + T).
+A node fixes some conditions on (S) and some off; the rest L is undecided. Its mass is the sum over T within L of
+W(S + T). Let r_l be the odds that adding l alone to S multiplies the weight by, q_l = r_l / (1 + r_l), and p_j(s) the
+probability of finding j in state s. Then
 
-Bounds. Let r_l(s) be the odds that adding l to the state s multiplies the weight by, couplings inside L apart. Gains of
-present findings only fall as s grows (docs/inference.md), so with the undecided conditions in any order
+    mass  =  W(S) prod_l (1 + r_l)  E[ prod_j psi_j(T) ],      each l in T with probability q_l,
+    psi_j(T)  =  p_j(S + T) / p_j(S)  /  prod_{l in T} ( p_j(S + l) / p_j(S) ).
 
-    low_l = r_l(S and all of L before l)  <=  r_l(S and some of L before l)  <=  r_l(S) = high_l,
+psi_j is what the causes of one finding take from one another. It is 1 for at most one cause and falls as T grows
+(docs/inference.md). Falling functions of independent variables are positively correlated (Harris), so
 
-and the mass lies between W(S) Z(low) and W(S) Z(high), Z the exact sum over the couplings among L (`pairs.py`). The
-first member k of T has the gain high_k, not low_k: with non-negative couplings this adds
+    prod_j E[psi_j(T)]  <=  E[prod_j psi_j(T)]  <=  prod_j E[psi_j(T within A_j)]
 
-    W(S) sum_k (high_k - low_k) prod_{l after k} (1 + low_l)
+for any disjoint sets A_j: each condition is put with the finding where it meets most competition. For a noisy-or
+E[psi_j] is a difference of two products over conditions, and both ends cost the edges of the present findings. With a
+power w_j below 1, E[psi] <= E[psi^w] <= E[psi]^w.
 
-to the lower end; a negative coupling of l is counted against it in full. Conditions that cause no present finding have
-low = high.
-
-The node with the widest gap is split at its likeliest undecided condition, until the gaps add up to little. The middle
-of each interval is reported; its lower end, with twice the bound, where the gaps are still WIDE. Of a condition i the
-mass with i on, N, and with i off, C, lie in intervals whose widths add up to the gap G. With estimates N^, C^ in their
-middles
-
-    | N / (N + C) - N^ / (N^ + C^) |  =  | e_N C^ - e_C N^ | / (Z Z^)  <=  (G / 2) / Z,     |e_N| + |e_C| <= G / 2.
+The same bounds with condition i on (N_i) or off (C_i) give an interval of each marginal N_i / (N_i + C_i): the middle
+is reported, half the width is its error. The node with the widest gap is split at the condition that causes most of
+it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from whatelse.noisyor.inference.pairs import SparseCouplings, log_sum, marginals
-from whatelse.noisyor.inference.states import log_on, pop, push, split_products, with_cause
-from whatelse.types import Floats, Ints
+from whatelse.noisyor.inference.states import pop, push, with_cause
+from whatelse.types import Bools, Floats, Int8s, Ints
 
-NODE_SHARE = 0.02  # part of the tolerance that may be spent on leaving out the marginals of the lightest nodes
-WIDE = 0.1  # gap, as part of the mass, beyond which the upper ends are not worth believing
 UNDECIDED, ON, OFF = 0, 1, -1
+LARGE, MOST = 1e200, 300.0  # products are taken up to here, then their logarithm; log odds, at most
+LEAST_OFF = 1e-6  # below this probability of "off" a difference of expectations has lost its digits
+PATIENCE = 4.0  # marginals are looked at when the gap is this many tolerances, then each time it has fallen by as much
+
+
+class Problem(NamedTuple):
+    """One visit: K conditions that cause a present finding, P present findings.
+
+    start (K + 1,), column, fail    the edges of condition k: findings column[start[k]:start[k + 1]], and their fail
+    leak (P,), w (P,)               p_j with nothing undecided on, and powers
+    odds (K,)                       of each condition, findings apart
+    """
+
+    start: Ints
+    column: Ints
+    fail: Floats
+    leak: Floats
+    w: Floats
+    odds: Floats
+
+
+class Node(NamedTuple):
+    """Work space for one node: arrays over conditions (K,), findings (P,) and edges."""
+
+    p: Floats  # (P,) p_j(S)
+    q: Floats  # (K,) probability of each undecided condition if it competed with none; 0 if decided
+    up: Floats  # (edges,) a: p_j(S) / p_j(S + k)
+    load: Floats  # (P,) expected competition
+    home: Ints  # (K,) the edge whose finding k is put with
+    all: Floats  # (3, P) products x and y over all causes of a finding, and x - y
+    own: Floats  # (3, P) over A_j
 
 
 @njit(cache=True, nogil=True)
-def weigh_node(
-    decided: Ints, rows: Floats, leak: Floats, w: Floats, near: Ints, far: Ints, unary: Floats,
-    sparse: SparseCouplings, high: Floats, low: Floats, order: Ints,
-    high_all: Floats, low_all: Floats, tables: Floats, messages: Floats,
-) -> tuple[float, float, float, float, int]:  # fmt: skip
-    """(log W(S), log Z(high), log Z(low), correction of the lower end in units of W(S), condition to split at).
+def lay_out_problem(unary: Floats, rows: Floats, on: Floats, w: Floats) -> tuple[Problem, Ints]:
+    """The problem of one visit (`reduce_visit`), and which of the free conditions (M,) it is about (K,)."""
+    M, P = rows.shape
+    taken, K = np.empty(M, np.int64), 0
+    start, column, fail = np.zeros(M + 1, np.int64), np.empty(M * P, np.int64), np.empty(M * P)
+    odds, e = np.empty(M), 0
+    for q in range(M):
+        before = e
+        for j in range(P):
+            if rows[q, j] < 1.0:
+                column[e], fail[e] = j, rows[q, j]
+                e += 1
+        if e > before:
+            taken[K], odds[K] = q, math.exp(min(unary[q], MOST))
+            K += 1
+            start[K] = e
+    return Problem(start[: K + 1], column[:e], fail[:e], on, w, odds[:K]), taken[:K]
 
-    decided (K,) ON, OFF or UNDECIDED of the conditions `near` (K,), which cause a present finding; far: the others.
-    high_all, low_all (m,) get the odds of all conditions; order (K,) the near ones, likeliest first.
-    """
-    K, P = rows.shape
-    on, ends = leak.copy(), np.empty(P + 1, np.int64)
-    pull = unary.copy()
+
+@njit(cache=True, nogil=True)
+def weigh_node(decided: Int8s, problem: Problem, node: Node) -> tuple[float, float, float, int]:
+    """(log W(S), log of both ends of the mass, condition to split at or -1); fills `node`. O(edges)."""
+    K, P = problem.odds.size, problem.leak.size
+    p, q = node.p, node.q
+    p[:] = problem.leak
     log_weight = 0.0
     for k in range(K):
         if decided[k] == ON:
-            i = near[k]
-            log_weight += pull[i]
-            for q in range(sparse.first[i], sparse.first[i + 1]):
-                pull[sparse.neighbour[q]] += sparse.strength[q]
-            for j in range(P):
-                on[j] = with_cause(on[j], rows[k, j])
-    runs = split_products(on, w, ends)
-    here, _ = log_on(np.ones(P), on, w, ends, runs)
-    log_weight += here
+            log_weight += math.log(problem.odds[k])
+            for e in range(problem.start[k], problem.start[k + 1]):
+                p[problem.column[e]] = with_cause(p[problem.column[e]], problem.fail[e])
+    for j in range(P):
+        log_weight += problem.w[j] * math.log(p[j])
+        node.load[j] = 0.0
+    log_all, product = 0.0, 1.0
     for k in range(K):
-        i = near[k]
-        if decided[k] == UNDECIDED:
-            gained, _ = log_on(rows[k], on, w, ends, runs)
-            high[k] = math.exp(min(pull[i] + gained - here, 300.0))
-        else:
-            high[k] = 0.0
-        high_all[i] = high[k]
-    order[:] = np.argsort(-high)
-    suffix = 1.0
-    for i in far:
-        high_all[i] = low_all[i] = math.exp(min(pull[i], 300.0))
-        suffix *= 1.0 + low_all[i] * sparse.against[i]
-    for q in range(K):
-        k = order[q]
-        i = near[k]
+        q[k] = 0.0
         if decided[k] != UNDECIDED:
-            low[k] = low_all[i] = 0.0
             continue
-        gained, _ = log_on(rows[k], on, w, ends, runs)
-        low[k] = min(math.exp(min(pull[i] + gained - here, 300.0)), high[k])
-        low_all[i] = low[k]
-        here = gained
-        for j in range(P):
-            on[j] = with_cause(on[j], rows[k, j])
-    correction = 0.0
-    for q in range(K - 1, -1, -1):
-        k = order[q]
-        correction += (high[k] - low[k]) * suffix
-        suffix *= 1.0 + low[k] * sparse.against[near[k]]
-    log_low = log_sum(low_all, sparse.tree, tables, messages)
-    log_high = log_sum(high_all, sparse.tree, tables, messages)
-    return log_weight, log_high, log_low, correction, order[0] if K > 0 else -1
+        r = problem.odds[k]
+        for e in range(problem.start[k], problem.start[k + 1]):
+            j = problem.column[e]
+            times = with_cause(p[j], problem.fail[e]) / p[j]
+            node.up[e] = 1.0 / times
+            r *= times if problem.w[j] == 1.0 else times ** problem.w[j]
+        q[k] = r / (1.0 + r)
+        product *= 1.0 + r
+        if product > LARGE:
+            log_all += math.log(product)
+            product = 1.0
+        for e in range(problem.start[k], problem.start[k + 1]):
+            node.load[problem.column[e]] += q[k] * (1.0 - node.up[e])
+    node.all[:2], node.own[:2] = 1.0, 1.0
+    node.all[2], node.own[2] = 0.0, 0.0
+    split, most = -1, 0.0
+    for k in range(K):
+        if decided[k] != UNDECIDED:
+            continue
+        best, total, home = -1.0, 0.0, -1
+        for e in range(problem.start[k], problem.start[k + 1]):
+            lost = 1.0 - node.up[e]
+            competition = lost * (node.load[problem.column[e]] - q[k] * lost)
+            total += competition
+            if competition > best:
+                best, home = competition, e
+            _multiply(node.all, problem.column[e], q[k], node.up[e], problem.fail[e])
+        node.home[k] = home
+        _multiply(node.own, problem.column[home], q[k], node.up[home], problem.fail[home])
+        blame = q[k] * (total - problem.w[problem.column[home]] * best)
+        if blame > most:
+            split, most = k, blame
+    log_low = log_high = log_weight + log_all + math.log(product)
+    for j in range(P):
+        log_low += math.log(node.all[1, j] + node.all[2, j] / p[j])
+        log_high += problem.w[j] * math.log(node.own[1, j] + node.own[2, j] / p[j])
+    return log_weight, log_low, max(log_high, log_low), split
+
+
+@njit(cache=True, nogil=True)
+def _multiply(products: Floats, j: int, q: float, up: float, fail: float) -> None:
+    """Take one more cause of finding j into E[psi_j] = y + (x - y) / p. Sums of positive terms keep their digits."""
+    x = 1.0 - q + q * up
+    products[2, j] = products[2, j] * x + products[1, j] * q * up * (1.0 - fail)
+    products[0, j] *= x
+    products[1, j] *= 1.0 - q + q * up * fail
+
+
+@njit(cache=True, nogil=True)
+def _ratios(products: Floats, j: int, p: float, q: float, up: float, fail: float) -> tuple[float, float]:
+    """E[psi_j] with one of its causes on, and with it off, each divided by E[psi_j]; the second at least."""
+    x, y = 1.0 - q + q * up, 1.0 - q + q * up * fail
+    mean = products[1, j] + products[2, j] / p
+    on = min((products[0, j] / x - (1.0 - p) * fail * products[1, j] / y) * up / p / mean, 1.0)
+    return on, max((1.0 - q * on) / (1.0 - q), 1.0) if 1.0 - q > LEAST_OFF else 1.0
+
+
+@njit(cache=True, nogil=True)
+def _add_bounds(decided: Int8s, low: float, high: float, problem: Problem, node: Node, on: Floats, off: Floats) -> None:
+    """Add one node's intervals of N_i and C_i to on (2, K) and off (2, K), after `weigh_node`."""
+    for k in range(problem.odds.size):
+        if decided[k] == ON:
+            on[0, k] += low
+            on[1, k] += high
+            continue
+        if decided[k] == OFF:
+            off[0, k] += low
+            off[1, k] += high
+            continue
+        q = node.q[k]
+        on_low, off_low, on_high, off_high = q * low, (1.0 - q) * low, q * high, (1.0 - q) * high
+        for e in range(problem.start[k], problem.start[k + 1]):
+            j, f, up = problem.column[e], problem.fail[e], node.up[e]
+            with_it, without = _ratios(node.all, j, node.p[j], q, up, f)
+            on_low *= with_it
+            off_low *= without
+            if e == node.home[k]:
+                with_it, without = _ratios(node.own, j, node.p[j], q, up, f)
+                on_high *= with_it ** problem.w[j]
+                if 1.0 - q <= LEAST_OFF:
+                    without = 1.0 / (node.own[1, j] + node.own[2, j] / node.p[j])
+                off_high *= without ** problem.w[j]
+        on[0, k] += on_low
+        off[0, k] += off_low
+        on[1, k] += min(on_high, high - min(off_low, high))
+        off[1, k] += min(off_high, high - min(on_low, high))
 
 
 @njit(cache=True, nogil=True)
 def branch(
-    rows: Floats, leak: Floats, w: Floats, near: Ints, far: Ints, unary: Floats, sparse: SparseCouplings,
-    tolerance: float, budget: int, chance: Floats,
-    best: Floats, states: Ints,
-) -> tuple[int, float, float, float, int]:  # fmt: skip
-    """Search one visit until half the gap is at most `tolerance` of the mass, or `budget` nodes are weighed.
+    problem: Problem, tolerance: float, budget: int, chance: Floats, best: Floats, states: Bools
+) -> tuple[int, float, float, int]:
+    """Split nodes until every marginal is within `tolerance`, or `budget` nodes are weighed.
 
-    rows (K, P), leak (P,), w (P,) of the conditions `near` (K,) that cause a present finding; far: the other free ones;
-    unary (m,) log odds. Fills chance (m,) with marginals; best (top,) with the log weights of the heaviest states and
-    states (top, K) with them (1: on).
-
-    Returns (nodes weighed, log of the mass, error of the marginals, log of the lower end, states found).
+    Fills chance (K,) with marginals, best (top,) with the log weights of the heaviest states and states (top, K) with
+    them. Returns (nodes weighed, log of the mass, error of marginals and of the heaviest states, states found).
     """
-    m, K, top = unary.size, near.size, best.size
-    high, low, order = np.empty(K), np.empty(K), np.empty(K, np.int64)
-    high_all, low_all = np.zeros(m), np.zeros(m)
-    tables, messages, back = (
-        np.empty(sparse.tree.pairs.size),
-        np.empty(sparse.tree.pairs.size),
-        np.empty(sparse.tree.pairs.size),
-    )
+    K, P, top = problem.odds.size, problem.leak.size, best.size
+    node = Node(
+        np.empty(P), np.empty(K), np.empty(problem.column.size), np.empty(P), np.empty(K, np.int64),
+        np.empty((3, P)), np.empty((3, P)),
+    )  # fmt: skip
     decided = np.zeros((budget + 2, K), np.int8)
-    lower, upper = np.empty(budget + 2), np.empty(budget + 2)
-    split = np.empty(budget + 2, np.int64)
+    lower, upper, split = np.empty(budget + 2), np.empty(budget + 2), np.empty(budget + 2, np.int64)
     keys, nodes = np.empty(budget + 2), np.empty(budget + 2, np.int32)
-    size, waiting, scale, kept = 0, 0, 0.0, 0
-    parent, side = -1, ON
-    total_low, total_high = 0.0, 0.0
+    on, off = np.empty((2, K)), np.empty((2, K))
+    size, waiting, scale, kept, parent, side = 0, 0, 0.0, 0, -1, ON
+    total_low, total_high, target, error = 0.0, 0.0, PATIENCE * tolerance, 1.0
     while True:
         if parent >= 0:
             decided[size] = decided[parent]
             decided[size, split[parent]] = side
-        log_weight, log_high, log_low, correction, split[size] = weigh_node(
-            decided[size], rows, leak, w, near, far, unary, sparse, high, low, order, high_all, low_all,
-            tables, messages,
-        )  # fmt: skip
-        log_lower = log_weight + log_low + math.log1p(correction * math.exp(-log_low))
-        log_upper = max(log_weight + log_high, log_lower)
+        log_weight, log_low, log_high, split[size] = weigh_node(decided[size], problem, node)
         if parent < 0:
-            scale = log_lower
-        lower[size] = math.exp(min(log_lower - scale, 600.0))
-        upper[size] = math.exp(min(log_upper - scale, 600.0))
+            scale = log_low
+        lower[size] = math.exp(min(log_low - scale, 600.0))
+        upper[size] = math.exp(min(log_high - scale, 600.0))
         waiting = push(keys, nodes, waiting, upper[size] - lower[size], size)
         total_low += lower[size]
         total_high += upper[size]
@@ -154,89 +234,62 @@ def branch(
             continue
         if size % 32 == 1:  # differences of large sums lose digits: add up anew
             total_low, total_high = 0.0, 0.0
-            for q in range(waiting):
-                total_low += lower[nodes[q]]
-                total_high += upper[nodes[q]]
-        if total_high - total_low <= 2.0 * tolerance * total_low or size + 2 > budget or keys[0] <= 0.0:
-            break
+            for c in range(waiting):
+                total_low += lower[nodes[c]]
+                total_high += upper[nodes[c]]
+        done = size + 2 > budget or split[nodes[0]] < 0
+        if done or total_high - total_low <= target * total_low:
+            error = _marginals(problem, node, decided, lower, upper, nodes[:waiting], tolerance, on, off, chance)
+            if done or error <= tolerance:
+                break
+            target = min(target, (total_high - total_low) / total_low) / PATIENCE
         parent, side = int(nodes[0]), ON
         waiting = pop(keys, nodes, waiting)
         total_low -= lower[parent]
         total_high -= upper[parent]
+    total_low, total_high = 0.0, 0.0
+    for c in range(waiting):
+        total_low += lower[nodes[c]]
+        total_high += upper[nodes[c]]
+    middle = 0.5 * (total_low + total_high)
+    for s in range(kept):
+        weight = math.exp(min(best[s] - scale, 600.0))
+        error = max(error, max(weight / total_low - weight / middle, weight / middle - weight / total_high))
+    return size, scale + math.log(middle), error, kept
 
-    # Marginals: the lightest nodes are left out, as far as they hardly count.
-    mass = np.empty(waiting)
-    for q in range(waiting):
-        mass[q] = upper[nodes[q]]
-    ranked = np.argsort(mass)
-    total_low, total_high, skipped = 0.0, 0.0, 0.0
-    for q in range(waiting):
-        total_low += lower[nodes[q]]
-        total_high += upper[nodes[q]]
-    for i in range(m):
-        chance[i] = 0.0
-    found, gap = 0.0, total_high - total_low
-    lean = 0.5 if gap <= max(WIDE, 2.1 * tolerance) * total_low else 0.0  # where in the intervals the estimate lies
-    share = np.empty(m)
-    for position in range(waiting):
-        node = nodes[ranked[position]]
-        if skipped + upper[node] <= NODE_SHARE * tolerance * total_low:
-            skipped += upper[node]
-            gap -= upper[node] - lower[node]
+
+@njit(cache=True, nogil=True)
+def _marginals(
+    problem: Problem, node: Node, decided: Int8s, lower: Floats, upper: Floats, nodes: Ints, tolerance: float,
+    on: Floats, off: Floats, chance: Floats,
+) -> float:  # fmt: skip
+    """Fill `chance` with the middles of the marginals' intervals; returns half the widest interval.
+
+    Of the lightest nodes nothing is used but their mass.
+    """
+    on[:] = 0.0
+    off[:] = 0.0
+    total = 0.0
+    for n in nodes:
+        total += lower[n]
+    skipped = 0.0
+    for n in nodes:
+        if upper[n] < 0.02 * tolerance * total / nodes.size:
+            skipped += upper[n]
             continue
-        log_weight, log_high, log_low, correction, _ = weigh_node(
-            decided[node], rows, leak, w, near, far, unary, sparse, high, low, order, high_all, low_all,
-            tables, messages,
-        )  # fmt: skip
-        middle = lower[node] + lean * (upper[node] - lower[node])
-        found += middle
-        marginals(high_all, sparse.tree, tables, messages, back, share)  # log_sum(high) was the last
-        for i in range(m):
-            chance[i] += lean * upper[node] * share[i]
-        log_sum(low_all, sparse.tree, tables, messages)
-        marginals(low_all, sparse.tree, tables, messages, back, share)
-        weight = math.exp(log_weight + log_low - scale)
-        for i in range(m):
-            chance[i] += (1.0 - lean) * weight * share[i]
-        unit = (1.0 - lean) * math.exp(log_weight - scale)
-        _add_correction(unit, near, far, high, low, order, sparse, low_all, chance)
-        for k in range(K):
-            if decided[node, k] == ON:
-                chance[near[k]] += middle
-    for i in range(m):
-        chance[i] /= found
-    error = (1.0 - lean) * gap / total_low + skipped / total_low
-    return size, scale + math.log(found), error, scale + math.log(total_low), kept
+        weigh_node(decided[n], problem, node)
+        _add_bounds(decided[n], lower[n], upper[n], problem, node, on, off)
+    error = 0.0
+    for k in range(chance.size):
+        least = on[0, k] / (on[0, k] + off[1, k] + skipped) if on[0, k] > 0.0 else 0.0
+        most = (on[1, k] + skipped) / (on[1, k] + skipped + off[0, k])
+        chance[k] = 0.5 * (least + most)
+        error = max(error, 0.5 * (most - least))
+    return error
 
 
 @njit(cache=True, nogil=True)
-def _add_correction(
-    unit: float, near: Ints, far: Ints, high: Floats, low: Floats, order: Ints, sparse: SparseCouplings,
-    low_all: Floats, chance: Floats,
-) -> None:  # fmt: skip
-    """Add what the correction of the lower end brings to each condition, times `unit`."""
-    K = order.size
-    suffix = 1.0
-    for i in far:
-        suffix *= 1.0 + low_all[i] * sparse.against[i]
-    after = np.empty(K)
-    for q in range(K - 1, -1, -1):
-        after[q] = suffix
-        suffix *= 1.0 + low[order[q]] * sparse.against[near[order[q]]]
-    before = 0.0  # of the members before this one: (high - low) times all that follows them
-    for q in range(K):
-        k = order[q]
-        own = (high[k] - low[k]) * after[q]
-        odds = low[k] * sparse.against[near[k]]
-        chance[near[k]] += unit * (own + before * odds / (1.0 + odds))
-        before += own
-    for i in far:
-        odds = low_all[i] * sparse.against[i]
-        chance[i] += unit * before * odds / (1.0 + odds)
-
-
-@njit(cache=True, nogil=True)
-def _keep(weight: float, decided: Ints, best: Floats, states: Ints, kept: int) -> int:
+def _keep(weight: float, decided: Int8s, best: Floats, states: Bools, kept: int) -> int:
     """Put a state among the heaviest, if it is one; returns how many are kept."""
     top = best.size
     if kept == top and weight <= best[top - 1]:
@@ -248,5 +301,5 @@ def _keep(weight: float, decided: Ints, best: Floats, states: Ints, kept: int) -
         at -= 1
     best[at] = weight
     for k in range(decided.size):
-        states[at, k] = decided[k] == 1
+        states[at, k] = decided[k] == ON
     return min(kept + 1, top)

@@ -1,8 +1,9 @@
 """The posterior over conditions given a visit, with a certified error: `posterior`.
 
-The states visited carry mass Z, those left out at most R (see `states.py`). A marginal is N / Z where the exact one is
-(N + r) / (Z + r') with 0 <= r <= r' <= R, so it is wrong by at most R / (Z + R). `error_bound` is that, plus what
-rounding can do.
+Few conditions, couplings or a count: best-first search over states (`states.py`). The states visited carry mass Z,
+those left out at most R. A marginal is N / Z where the exact one is (N + r) / (Z + r') with 0 <= r <= r' <= R, so it is
+wrong by at most R / (Z + R). Many conditions without couplings: branch and bound (`branching.py`), with an interval for
+each marginal. `error_bound` is the largest error, plus what rounding can do.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.branching import branch
+from whatelse.noisyor.inference.branching import branch, lay_out_problem
 from whatelse.noisyor.inference.components import combine_best, label_parts
-from whatelse.noisyor.inference.pairs import SparseCouplings, couplings_of
 from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, lay_out, reduce_visit
 from whatelse.noisyor.inference.states import Tree, search
 from whatelse.noisyor.joint import Model
@@ -29,8 +29,9 @@ from whatelse.types import Bools, Floats, Ints
 
 TOLERANCE = 1e-3
 BUDGET = 50_000
-MANY = 64  # conditions beyond which visits are solved by branch and bound, if couplings are sparse
-NODES = 120  # of a branch and bound, at most
+MANY = 64  # conditions beyond which visits are solved by branch and bound, if nothing is coupled
+NODES = 1000  # of a branch and bound, at most
+LEAST_LEAK = 1e-12  # branch and bound divides by it
 EPSILON = 2.0**-52
 VISITS_PER_THREAD = 32  # below this a thread costs more than it brings
 
@@ -42,7 +43,7 @@ class Posterior:
     marginals      (m,)  P(Y_i = 1 | question): 1 for confirmed, 0 for rejected conditions
     error_bound    ()    no marginal, and no probability of an explanation, is further than this from the exact one
     certified      ()    bool: error_bound is within the tolerance asked for; if not, the budget was spent first
-    log_evidence   ()    log P(x, confirmed on, rejected off, count): too low by at most -log(1 - error_bound);
+    log_evidence   ()    log P(x, confirmed on, rejected off, count): within 2.2 tolerances where certified;
                          confirmed looks are not yet taken to be real, which would add log `real` of each
     explanations   (top, m)  bool: the most probable joint states, best first; of looks, where not every look is real
     probabilities  (top,)    their posterior probabilities; 0 where there are fewer states
@@ -105,13 +106,13 @@ def solve(
     """Answer a question already laid out."""
     out = empty(model, query, top)
     t = tables(model)
-    sparse = couplings_of(model) if model.m > MANY and (query.count < 0).all() else None
+    branching = model.m > MANY and (query.count < 0).all() and not t.coupled and t.least_leak >= LEAST_LEAK
 
     def run(first: int, end: int) -> None:
-        if sparse is not None:
-            _solve_many(
+        if branching:
+            _solve_by_branching(
                 first, end, query.present, query.unobserved, query.status, query.evidence,
-                model.fail, model.leak, model.weight, model.coupling, t, sparse, tolerance, NODES,
+                model.fail, model.leak, model.weight, model.coupling, t, tolerance, NODES,
                 out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
                 out.impossible,
             )  # fmt: skip
@@ -247,9 +248,9 @@ def _solve(
 
 
 @njit(cache=True, nogil=True)
-def _solve_many(
+def _solve_by_branching(
     first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, sparse: SparseCouplings, tolerance: float,
+    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, tolerance: float,
     budget: int, marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools,
     probabilities: Floats, states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
@@ -267,35 +268,28 @@ def _solve_many(
         if verdict != POSSIBLE:
             continue
         M, P = rows.shape
-        caused = np.zeros(P, np.bool_)
-        is_near = np.zeros(M, np.bool_)
-        log_odds = np.full(m, -np.inf)
+        problem, taken = lay_out_problem(unary, rows, on, w)
+        K = taken.size
+        log_alone = 0.0  # of conditions that nothing present bears on: they are independent
         for q in range(M):
-            log_odds[free[q]] = unary[q]
-            for j in range(P):
-                if rows[q, j] < 1.0:
-                    is_near[q] = caused[j] = True
-        for j in range(P):
-            if not caused[j]:
-                base += w[j] * np.log(on[j])
-        heard, close = np.flatnonzero(caused), np.flatnonzero(is_near)
-        near, far = free[close], free[np.flatnonzero(~is_near)]
-        chance, best, which = np.empty(m), np.full(top, -np.inf), np.zeros((top, near.size), np.int64)
-        size, log_found, error, _, kept = branch(
-            take(rows, close, heard), on[heard], w[heard], near, far, log_odds, sparse, tolerance, budget,
-            chance, best, which,
-        )  # fmt: skip
+            odds = np.exp(min(unary[q], 300.0))
+            marginals[v, free[q]] = odds / (1.0 + odds)
+            log_alone += np.log1p(odds)
+        for k in range(K):
+            log_alone -= np.log1p(problem.odds[k])
+        chance, best, which = np.empty(K), np.full(top, -np.inf), np.zeros((top, K), np.bool_)
+        size, log_found, error, kept = branch(problem, tolerance, budget, chance, best, which)
         states[v] = size
-        for q in range(M):
-            marginals[v, free[q]] = min(max(chance[free[q]], 0.0), 1.0)
+        for k in range(K):
+            marginals[v, free[taken[k]]] = chance[k]
         for r in range(kept):
-            probabilities[v, r] = np.exp(min(best[r] - log_found, 0.0))
+            probabilities[v, r] = np.exp(min(best[r] - log_found - log_alone, 0.0))
             for i in range(m):
                 explanations[v, r, i] = status[v, i] == CONFIRMED
-            for k in range(near.size):
-                explanations[v, r, near[k]] = which[r, k] == 1
-        log_evidence[v] = base + log_found
-        rounding = EPSILON * (8.0 * (P + scale * (1 + near.size) + abs(log_found)) + size * m)
+            for k in range(K):
+                explanations[v, r, free[taken[k]]] = which[r, k]
+        log_evidence[v] = base + log_found + log_alone
+        rounding = EPSILON * (8.0 * (P + scale * (1 + K) + abs(log_found)) + size * m)
         error_bound[v] = min(1.0, error * (1.0 + 1e-9) + rounding)
 
 

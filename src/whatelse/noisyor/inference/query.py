@@ -69,9 +69,21 @@ def lay_out(
     if isinstance(model, JointModel) and evidence is None and not model.evidence.says_nothing:
         evidence = _own_evidence(model, present, unobserved)
     query = _checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
-    if isinstance(model, JointModel) and (company := model.evidence.company).any():
-        query = replace(query, evidence=query.evidence + (query.status == CONFIRMED) @ company.T)
+    if isinstance(model, JointModel):
+        query = _with_company(model, query)
     return noisyor, _of_looks(query, model.evidence.real) if isinstance(model, JointModel) and count is None else query
+
+
+def _with_company(model: JointModel, query: Query) -> Query:
+    """Confirmed conditions bring their company; what their names brought others for it is taken back."""
+    yes = query.status == CONFIRMED
+    if not (yes.any() and model.evidence.keeps_company):
+        return query
+    start, index = query.present
+    said = sparse.csr_array((np.ones(index.size, bool), index, start), shape=(query.size, model.n))
+    named = yes & said[:, model.evidence.anchor_columns].toarray()
+    added = yes @ model.evidence.company.T - named @ model.evidence.weight[:, model.evidence.anchor_columns].T
+    return replace(query, evidence=query.evidence + added)
 
 
 def _of_looks(query: Query, real: Floats) -> Query:
@@ -216,6 +228,8 @@ def reduce_visit(
     always = t.always_sum
     for part in (present, unobserved):
         for j in part:
+            if not t.counts[j]:
+                continue
             base -= t.log_quiet[j]
             always -= t.always[j]
             for i in range(m):
@@ -238,14 +252,13 @@ def reduce_visit(
             chosen[M] = i
             M += 1
     free = chosen[:M]
-    unary = np.empty(M)
+    unary, yes = np.empty(M), np.flatnonzero(status == CONFIRMED)
     for q in range(M):
         i = free[q]
         unary[q] = linear[i] + t.log_odds[i] + evidence[i]
         scale = max(scale, abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i]))
-        for k in range(m):
-            if status[k] == CONFIRMED:
-                unary[q] += coupling[i, k]
+        for known in yes:
+            unary[q] += coupling[i, known]
 
     P = 0
     for j in present:
@@ -257,9 +270,8 @@ def reduce_visit(
         if weight[j] == 0.0:
             continue
         p = leak[j]
-        for i in range(m):
-            if status[i] == CONFIRMED:
-                p = p * fail[i, j] + (1.0 - fail[i, j])
+        for known in yes:
+            p = p * fail[known, j] + (1.0 - fail[known, j])
         reachable = p > 0.0
         for q in range(M):
             rows[q, c] = fail[free[q], j]
