@@ -13,7 +13,8 @@ from whatelse import Known
 from whatelse.cohort import Cohort, Vocabulary, build_cohort
 from whatelse.errors import CohortError, QueryError
 from whatelse.learning import learners
-from whatelse.server.answers import Answers, marks, questions, why
+from whatelse.server.answers import Answers, questions
+from whatelse.server.reasons import marks, why
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit

@@ -56,23 +56,29 @@ class Reading:
 
     def suggest(self, known: Known = NOTHING) -> Suggestions:
         """Rank the conditions neither confirmed nor rejected."""
-        tagger, found = self.tagger, self._posterior(known)
-        bound = float(found.error_bound)
+        found = self._posterior(known)
+        return self.ranked(found.marginals, known, bool(found.certified), float(found.error_bound))
+
+    def ranked(
+        self, marginals: Floats, known: Known = NOTHING, certified: bool = True, bound: float = 0.0
+    ) -> Suggestions:
+        """Suggestions from probabilities (m,) that were computed already."""
+        tagger = self.tagger
         profiles, stated = tagger.profiles_, set(self._stated().tolist())
         tags = []
         for i, (condition, probability, baseline) in enumerate(
-            zip(tagger.conditions_, found.marginals, tagger.rates_.prior, strict=True)
+            zip(tagger.conditions_, marginals.tolist(), tagger.rates_.prior.tolist(), strict=True)
         ):
             if known.about(condition):
                 continue
             profile = profiles.get(condition)
             if profile is None:
-                tags.append(Tag(condition, float(probability), bound, float(baseline)))
+                tags.append(Tag(condition, probability, bound, baseline))
                 continue
             said = (profile.title, profile.danger, i in stated)
-            tags.append(Tag(condition, float(probability), bound, float(baseline), *said))
+            tags.append(Tag(condition, probability, bound, baseline, *said))
         ranked = tuple(sorted(tags, key=(lambda tag: -tag.score) if profiles else (lambda tag: -tag.probability)))
-        return Suggestions(ranked, bool(found.certified), bound, tagger.digest_, tagger.caveat_)
+        return Suggestions(ranked, certified, bound, tagger.digest_, tagger.caveat_)
 
     def why(self, known: Known, condition: str, most: int = 12) -> Explanation:
         """What speaks for and against one tag in log odds: at most `most` findings of the record, with their places,

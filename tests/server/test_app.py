@@ -62,7 +62,7 @@ def test_the_worklist_shows_people_complaints_and_suggestions_and_no_truth(web: 
     assert answer["total"] == answer["visits"] == 120 and len(answer["rows"]) == 5
     first = answer["rows"][0]
     assert (first["age"], first["sex"], first["chief_complaint"]) == (81.0, "F", "s/p fall")
-    assert first["top"][0][0] == "fall" and len(first["top"]) == 3
+    assert len(first["likely"]) <= 3 and first["must_not_miss"] == []
     assert "truth" not in json.dumps(answer) and "billing" not in json.dumps(answer)
     assert answer["model"] == department()[0].digest_
     assert re.fullmatch(r"[a-z2-7]{26}", first["key"])
@@ -83,7 +83,7 @@ def test_the_worklist_is_searched_sorted_and_filtered(opened: Service, web: http
     web.post(f"/api/visits/{key}/decisions", json=wanted("fall"))
     assert search(status="decided")["total"] == 1 and search(status="undecided")["total"] == 119
     row = search(status="decided")["rows"][0]
-    assert row["confirmed"] == ["fall"] and "fall" not in [name for name, _ in row["top"]]
+    assert row["confirmed"] == ["fall"] and "fall" not in [name for name, _ in row["likely"]]
     assert search(offset=118)["rows"] and len(search(offset=118)["rows"]) == 2
 
 
@@ -133,7 +133,7 @@ def test_marks_are_where_the_words_are(web: httpx.Client) -> None:
     for mark in in_notes:
         note = getattr(FALLEN, mark["field"])
         assert 0 <= mark["start"] < mark["end"] <= len(note)
-    fall = [mark for mark in in_notes if "fall" in mark["conditions"] and mark["text"] == "mention of fall"]
+    fall = [mark for mark in in_notes if "fall" in mark["explained"] and mark["text"] == "mention of fall"]
     assert {getattr(FALLEN, m["field"])[m["start"] : m["end"]] for m in fall} & {"fell", "fall", "s/p fall"}
     for mark in reading["marks"]:
         if mark["item"] is not None:
@@ -154,9 +154,12 @@ def test_why_adds_up_and_explains_decided_tags_too(web: httpx.Client) -> None:
 
 
 def test_answers_to_questions_move_the_tags_and_are_kept(web: httpx.Client) -> None:
-    key = key_of(web)
-    asked = web.get(f"/api/visits/{key}/questions").json()["questions"]
-    assert 0 < len(asked) <= 5 and all(q["text"] and q["about"] for q in asked)
+    for row in web.get("/api/visits?limit=60").json()["rows"]:
+        key = row["key"]
+        if asked := web.get(f"/api/visits/{key}/questions").json()["questions"]:
+            break
+    assert 0 < len(asked) <= 4 and all(q["text"] and q["about"] for q in asked)
+    assert all(max(abs(q["if_yes"] - q["now"]), abs(q["if_no"] - q["now"])) >= 0.05 for q in asked)
     first = asked[0]
     after = web.post(f"/api/visits/{key}/decisions", json=wanted(first["finding"], "present")).json()
     tag = next(t for t in after["tags"] if t["condition"] == first["about"])
@@ -251,7 +254,7 @@ def test_a_typed_visit_is_answered_and_not_kept(opened: Service, web: httpx.Clie
         }
     }
     answer = web.post("/api/suggest", json=asked).json()
-    assert answer["tags"][0]["condition"] == "fall" and answer["marks"] and answer["questions"]
+    assert answer["tags"][0]["condition"] == "fall" and answer["marks"]
     given = web.post("/api/suggest", json={**asked, "confirmed": ["fall"], "rejected": ["uti"]}).json()
     assert given["state"]["confirmed"] == ["fall"] and len(given["tags"]) == len(answer["tags"]) - 2
     why = web.post("/api/why", json={**asked, "condition": "fall"}).json()

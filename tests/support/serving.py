@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -60,11 +60,12 @@ def save_model(folder: Path) -> Path:
 
 
 @contextmanager
-def service(folder: Path, **settings: Any) -> Iterator[Service]:
-    """An open service on a new SQLite database (or the `database` given)."""
-    path = save_model(folder)
+def service(folder: Path, served: tuple[Tagger, Sequence[Visit]] | None = None, **settings: Any) -> Iterator[Service]:
+    """An open service on a new SQLite database (or the `database` given). served: model and visits, if not the
+    department's."""
+    path = save_model(folder) if served is None else Path("emergency")
     given = {"model": path, "database": f"sqlite:///{folder / 'decisions.db'}", "rate_limit": 0, **settings}
-    tagger, visits = department()
+    tagger, visits = served or department()
     checked = Settings(**given)
     opened = Service(checked, Store(checked.database), tagger, list(visits))
     try:

@@ -10,29 +10,39 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whatelse.explanations import Place
+import numpy as np
+
+from whatelse.explanations import Tag
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
-from whatelse.server.findings import in_words, telling, title, titles
+from whatelse.server.findings import group, in_words, titles
 from whatelse.server.lru import Lru
+from whatelse.server.parts import Parts, parts
 from whatelse.store import State
 from whatelse.tagger import Tagger
+from whatelse.types import Floats, Int32s
 from whatelse.visits import Code, Known, Visit
 
 READINGS, ANSWERED = 1_000, 20_000  # visits, and versions of visits, that are kept
-READ_TAGS = 5  # open tags whose findings are marked in the note
-WORTH_A_MARK = 0.3  # log odds
-MARKS_PER_TAG = 6
-ASKED = 5
+LISTED = 50  # tags that an answer lists, at most, besides those with a part
+ASKED, CANDIDATES, TESTS = 4, 12, 3
+DANGEROUS = 2  # danger of a condition that is worth a test, or a question though it is not shown
+MOVES = 0.05  # a question is asked if one of its answers moves a condition by so much
 
 
 class Shown(NamedTuple):
-    """What was on the screen at one version of a visit: all of it as JSON, and each open tag's probability by rank."""
+    """What was on the screen at one version of a visit: all of it as JSON; all open tags by rank, as numbers of
+    conditions, and the probability of each condition."""
 
     json: bytes
     known: Known
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...]
+    order: Int32s
+    probabilities: Floats
+    parts: tuple[tuple[str, ...], tuple[str, ...]]  # likely, must not be missed
+
+    def of(self, tagger: Tagger, condition: str) -> float:
+        """The probability of an open condition."""
+        return float(self.probabilities[tagger.conditions_.index(condition)])
 
 
 class Answers:
@@ -49,51 +59,69 @@ class Answers:
     def shown(self, tagger: Tagger, visit: Visit, state: State) -> Shown:
         """Where a stored visit stands."""
         key = (tagger.digest_, visit.id, state.version)
-        return self._shown.made(key, lambda: _shown(view(self.reading(tagger, visit), state)))
+        return self._shown.made(key, lambda: _shown(self.reading(tagger, visit), state))
 
     def renew(self, tagger: Tagger, visit: Visit, state: State) -> None:
         """A visit whose record has changed is read anew, and so is where it stands."""
         read = self._readings.put((tagger.digest_, visit.id), tagger.read(visit))
-        self._shown.put((tagger.digest_, visit.id, state.version), _shown(view(read, state)))
+        self._shown.put((tagger.digest_, visit.id, state.version), _shown(read, state))
 
     def was_shown(self, digest: str, visit: str, version: int) -> Shown | None:
         """What was answered for this version by this model, if it is still kept."""
         return self._shown.get((digest, visit, version))
 
 
-def _shown(answered: s.View) -> Shown:
-    return Shown(
-        answered.model_dump_json().encode(),
-        Known(tuple(answered.state.confirmed), tuple(answered.state.rejected)),
-        tuple(tag.condition for tag in answered.tags),
-        tuple(tag.probability for tag in answered.tags),
-    )
+def _shown(reading: Reading, state: State) -> Shown:
+    answered, found, sorted_in = _view(reading, state)
+    conditions = {name: i for i, name in enumerate(reading.tagger.conditions_)}
+    order = np.array([conditions[tag.condition] for tag in found], np.int32)
+    probabilities = np.full(len(conditions), np.nan)
+    probabilities[order] = [tag.probability for tag in found]
+    shown = (tuple(t.condition for t in sorted_in.likely), tuple(t.condition for t in sorted_in.must_not_miss))
+    known = Known(tuple(answered.state.confirmed), tuple(answered.state.rejected))
+    return Shown(answered.model_dump_json().encode(), known, order, probabilities, shown)
 
 
 def view(reading: Reading, state: State) -> s.View:
     """Suggestions for a visit. Cost: one query."""
+    return _view(reading, state)[0]
+
+
+def _view(reading: Reading, state: State) -> tuple[s.View, tuple[Tag, ...], Parts]:
     tagger, known = reading.tagger, reading.tagger.settle(state)
     found, denied, names = reading.suggest(known), reading.denials(known), titles(reading.tagger)
-    tags = [
-        s.Tag(
-            condition=tag.condition,
-            title=names[tag.condition],
-            rank=rank,
-            probability=tag.probability,
-            baseline=tag.baseline,
-            evidence="for" if tag.probability > tag.baseline else "against" if tag.condition in denied else "missing",
-            denied=[in_words(word, tagger) for word in denied.get(tag.condition, ())],
+    sorted_in = parts(reading, known, found)
+    part_of = sorted_in.part_of()
+    listed = []
+    for rank, tag in enumerate(found.tags, start=1):
+        part = part_of.get(tag.condition, "")
+        if rank > LISTED and not part:
+            continue
+        profile, against = tagger.profiles_.get(tag.condition), denied.get(tag.condition, ())
+        listed.append(
+            s.Tag(
+                condition=tag.condition,
+                title=names[tag.condition],
+                rank=rank,
+                probability=tag.probability,
+                baseline=tag.baseline,
+                part=part,  # type: ignore[arg-type]
+                danger=tag.danger,
+                settle=profile.settle.partition(";")[0] if profile and part else "",
+                evidence="for" if tag.probability > tag.baseline else "against" if against else "missing",
+                denied=[in_words(word, tagger) for word in against],
+            )
         )
-        for rank, tag in enumerate(found.tags, start=1)
-    ]
-    return s.View(
+    answered = s.View(
         model=tagger.digest_,
         state=_state(tagger, state, known),
-        tags=tags,
+        tags=listed,
+        open=len(found.tags),
         certified=found.certified,
         error_bound=found.error_bound,
         caveat=found.caveat,
     )
+    return answered, found.tags, sorted_in
 
 
 def _state(tagger: Tagger, state: State, known: Known) -> s.State:
@@ -110,96 +138,45 @@ def _state(tagger: Tagger, state: State, known: Known) -> s.State:
     )
 
 
-def why(reading: Reading, state: Known, condition: str) -> s.Why:
-    """The findings for and against a tag; one that is decided is explained as if it were open."""
-    tagger, places = reading.tagger, reading.places
-    known = tagger.settle(state).without(condition)
-    because, answered = reading.why(known, condition), {*known.present, *known.absent}
-    reasons = [
-        s.Reason(
-            finding=reason.finding,
-            text=_own_words(reading, reason.finding) or in_words(reason.finding, tagger),
-            log_odds=reason.log_odds,
-            present=reason.present,
-            denied=not reason.present and (f"neg:{reason.finding}" in places or reason.finding in answered),
-            places=[_mark(place, reason.finding, tagger, [], []) for place in _said_at(reading, reason.finding)],
-        )
-        for reason in because.reasons
-    ]
-    return s.Why(
-        model=tagger.digest_,
-        condition=condition,
-        title=title(condition, tagger),
-        total=because.total,
-        prior=because.prior,
-        reasons=reasons,
-        absent=because.absent,
-        others=because.others,
-        sureness=because.sureness,
-        rest=because.rest,
-    )
-
-
-def marks(reading: Reading, state: State) -> s.Reading:
-    """The findings that matter to the likeliest open tags and to those confirmed. Cost: one `why` for each."""
-    tagger, places = reading.tagger, reading.places
-    known = tagger.settle(state)
-    # worth reading for: the likeliest, as long as the record speaks for them at all
-    ranked = reading.suggest(known).tags[:READ_TAGS]
-    first = [tag.condition for i, tag in enumerate(ranked) if tag.probability > tag.baseline or i < 2]
-    speaks: dict[str, tuple[list[str], list[str]]] = {}
-    explains: dict[str, list[str]] = {}
-    for group, conditions in enumerate((first, list(known.confirmed))):
-        for condition in conditions:
-            strong = [
-                reason.finding
-                for reason in reading.why(known.without(condition), condition).reasons
-                if reason.present and reason.log_odds >= WORTH_A_MARK and telling(reason.finding, tagger)
-            ][:MARKS_PER_TAG]
-            for finding in strong:
-                speaks.setdefault(finding, ([], []))[group].append(condition)
-            if group == 0:
-                shown = [f for f in strong if not f.startswith(("neg:", "age:", "sex:"))]
-                explains[condition] = [in_words(f, tagger) for f in shown[:3]]
-    denied = reading.denials(known)
-    for finding in dict.fromkeys(word for condition in first for word in denied.get(condition, ())):
-        speaks.setdefault(f"neg:{finding}", ([], []))
-    found = [_mark(place, f, tagger, *both) for f, both in speaks.items() for place in places.get(f, ())]
-    found = [mark for mark in found if mark.start is not None or mark.item is not None]
-    return s.Reading(model=tagger.digest_, version=state.version, marks=found, explains=explains)
+# ---- what to ask, what to do
 
 
 def questions(reading: Reading, state: Known, about: str | None = None) -> list[s.Question]:
-    """The few findings whose answer would tell most."""
-    tagger = reading.tagger
-    return [
-        s.Question(
-            finding=q.finding,
-            text=in_words(q.finding, tagger),
-            about=q.about,
-            information=q.information,
-            now=q.now,
-            if_yes=q.if_yes,
-            if_no=q.if_no,
-        )
-        for q in reading.ask(tagger.settle(state), about=about, most=ASKED)
-    ]
+    """The findings whose answer would tell most: each moves a condition that is shown, or dangerous, by MOVES."""
+    tagger, out = reading.tagger, []
+    known = tagger.settle(state)
+    sorted_in = parts(reading, known, reading.suggest(known))
+    shown = {tag.condition for tag in (*sorted_in.likely, *sorted_in.must_not_miss)}
+    for q in reading.ask(known, about=about, most=CANDIDATES):
+        profile, kind = tagger.profiles_.get(q.about), group(q.finding, tagger)
+        symptom = profile is not None and profile.kind == "symptom"
+        dangerous = profile is None or (profile.danger >= DANGEROUS and not symptom)
+        if about is None and q.about not in shown and not dangerous:
+            continue
+        if max(abs(q.if_yes - q.now), abs(q.if_no - q.now)) >= MOVES:
+            out.append(
+                s.Question(
+                    finding=q.finding,
+                    text=in_words(q.finding, tagger),
+                    kind="examine" if kind == "signs" else "ask",
+                    about=q.about,
+                    information=q.information,
+                    now=q.now,
+                    if_yes=q.if_yes,
+                    if_no=q.if_no,
+                )
+            )
+    return out[:ASKED]
 
 
-def record(visit: Visit) -> s.Record:
-    """The record as the page shows it: what is for evaluation only (billing, truth) stays out."""
-    return s.Record(
-        id=visit.id,
-        age=visit.age,
-        sex=visit.sex,
-        chief_complaint=visit.chief_complaint,
-        triage_note=visit.triage_note,
-        md_comments=visit.md_comments,
-        medication_history=_names(visit.medication_history),
-        dispensed=_names(visit.dispensed),
-        coded=None if visit.coded is None else [f"{c.system} {c.name or c.code}" for c in visit.coded],
-        time=visit.time,
-    )
+def tests(answered: s.View) -> list[s.Test]:
+    """What would settle the likely conditions that are still open to doubt."""
+    open_tags = [tag for tag in answered.tags if tag.part == "likely" and tag.settle and tag.probability <= 0.9]
+    wanted = sorted((t for t in open_tags if t.danger >= DANGEROUS), key=lambda tag: (-tag.danger, -tag.probability))
+    return [s.Test(about=tag.condition, text=tag.settle, now=tag.probability) for tag in wanted[:TESTS]]
+
+
+# ---- typed visits
 
 
 def typed(asked: s.TypedVisit) -> Visit:
@@ -218,35 +195,3 @@ def typed(asked: s.TypedVisit) -> Visit:
 
 def _codes(names: list[str] | None) -> tuple[Code, ...] | None:
     return None if names is None else tuple(Code("name", name.strip().lower(), name.strip()) for name in names)
-
-
-def _names(codes: tuple[Code, ...] | None) -> list[str] | None:
-    return None if codes is None else [code.name or code.code for code in codes]
-
-
-def _own_words(reading: Reading, finding: str) -> str | None:
-    """What the note says where a finding is a pattern of digits ("##:##"); None for others."""
-    for place in reading.places.get(finding, ()) if "#" in finding else ():
-        if place.start is not None:
-            note: str = getattr(reading.visit, place.field)
-            return note[place.start : place.end]
-    return None
-
-
-def _said_at(reading: Reading, finding: str) -> list[Place]:
-    """Where a finding is, or where it is denied."""
-    found = reading.places.get(finding) or reading.places.get(f"neg:{finding}") or ()
-    return [place for place in found if place.start is not None or place.item is not None]
-
-
-def _mark(place: Place, finding: str, tagger: Tagger, conditions: list[str], explained: list[str]) -> s.Mark:
-    return s.Mark(
-        field=place.field,
-        start=place.start,
-        end=place.end,
-        item=place.item,
-        text=in_words(finding, tagger),
-        negated=place.negated,
-        conditions=conditions,
-        explained=explained,
-    )

@@ -47,20 +47,31 @@ class TypedVisit(Strict):
     dispensed: list[Name] | None = Field(default=None, max_length=200)
 
 
-class AskedVisit(Strict):
-    """A visit with what is known of it."""
+class KnownOf(Strict):
+    """What is known of a visit, or was."""
 
-    visit: TypedVisit
     confirmed: list[Name] = Field(default=[], max_length=500)
     rejected: list[Name] = Field(default=[], max_length=500)
     present: list[Name] = Field(default=[], max_length=500, description="findings answered yes")
     absent: list[Name] = Field(default=[], max_length=500, description="findings answered no")
 
 
+class AskedVisit(KnownOf):
+    """A visit with what is known of it."""
+
+    visit: TypedVisit
+
+
 class AskedWhy(AskedVisit):
     """A visit with what is known of it, and the condition to explain."""
 
     condition: Name
+
+
+class AskedMove(AskedVisit):
+    """A visit with what is known of it, and what was known before."""
+
+    before: KnownOf
 
 
 class WantedDecision(Strict):
@@ -84,8 +95,10 @@ class Search(Strict):
     """What the worklist is to show. In a body, not in a URL: what is searched for may name a patient."""
 
     words: str = Field(default="", max_length=200)
-    condition: Name | None = Field(default=None, description="likeliest first")
+    condition: Name | None = Field(default=None, description="visits that may have it, likeliest first")
+    must_not_miss: bool = Field(default=False, description="only visits with a condition that must not be missed")
     status: Literal["all", "decided", "undecided"] = "all"
+    order: Literal["attention", "arrival"] = Field(default="arrival", description="attention: by surprise and danger")
     offset: Whole = Field(default=0, ge=0, le=2**31 - 1)
     limit: Whole = Field(default=50, ge=1, le=200)
 
@@ -105,13 +118,21 @@ class Finding(BaseModel):
 
 
 class Tag(BaseModel):
-    """A condition that is open. evidence: something speaks for it, something against it, or nothing is recorded."""
+    """A condition that is open.
+
+    part      where the page shows it; "" if it does not
+    evidence  whether something speaks for it, something against it, or nothing is recorded
+    settle    what would settle it, if the knowledge base says so
+    """
 
     condition: str
     title: str
     rank: int
     probability: float
     baseline: float
+    part: Literal["known", "likely", "must_not_miss", ""]
+    danger: int
+    settle: str
     evidence: Literal["for", "against", "missing"]
     denied: list[str]
 
@@ -130,7 +151,8 @@ class View(BaseModel):
 
     model: str
     state: State
-    tags: list[Tag]
+    tags: list[Tag] = Field(description="those with a part, and the first of the others, by rank")
+    open: int = Field(description="conditions that are open, listed or not")
     certified: bool
     error_bound: float
     caveat: str = Field(default="", description="what must be shown with the answers, or nothing")
@@ -149,9 +171,42 @@ class Record(BaseModel):
     time: LocalTime | None
 
 
+class Mark(BaseModel):
+    """text[start:end] of a field (in characters, not bytes or UTF-16), or entry `item` of a list of drugs."""
+
+    field: str
+    start: int | None
+    end: int | None
+    item: int | None = None
+    text: str
+    assertion: str = Field(
+        default="present", description="present, denied, possible, history, hypothetical, family, drug"
+    )
+    conditions: list[str] = Field(default=[], description="open tags that it speaks for")
+    explained: list[str] = Field(default=[], description="confirmed tags that it speaks for")
+
+
+class Vital(BaseModel):
+    """A measured value, what it means at the patient's age (nothing if it is normal), and where it stands."""
+
+    label: str
+    text: str
+    means: list[str]
+    place: Mark | None
+
+
+class AsRead(BaseModel):
+    """How the record was read: mentions of concepts, measured values, and the class of each drug."""
+
+    mentions: list[Mark]
+    vitals: list[Vital]
+    classes: dict[str, str]
+
+
 class VisitView(View):
     key: str
     record: Record
+    read: AsRead
 
 
 class Conflict(View):
@@ -161,19 +216,6 @@ class Conflict(View):
     actor: str
     subject: str
     verdict: str
-
-
-class Mark(BaseModel):
-    """text[start:end] of a field (in characters, not bytes or UTF-16), or entry `item` of a list of drugs."""
-
-    field: str
-    start: int | None
-    end: int | None
-    item: int | None
-    text: str
-    negated: bool
-    conditions: list[str] = Field(description="open tags that it speaks for")
-    explained: list[str] = Field(description="confirmed tags that it speaks for")
 
 
 class Reading(BaseModel):
@@ -186,8 +228,11 @@ class Reading(BaseModel):
 
 
 class Reason(BaseModel):
+    """Findings of one place in the record, as one line. group: what kind of finding it is."""
+
     finding: str
     text: str
+    group: str
     log_odds: float
     present: bool
     denied: bool
@@ -196,7 +241,11 @@ class Reason(BaseModel):
 
 class Why(BaseModel):
     """total = prior + reasons + absent + others + sureness + rest, in log odds. Reasons of open tags are given what is
-    confirmed; absent sums up, by part of the record, all that it does not have."""
+    confirmed; absent sums up, by part of the record, all that it does not have.
+
+    expected         findings that most cases have and that the record does not mention
+    usual, textbook  share of visits that have it: here, and by the knowledge base (None if it does not know it)
+    """
 
     model: str
     condition: str
@@ -208,11 +257,18 @@ class Why(BaseModel):
     others: dict[str, float]
     sureness: float
     rest: float
+    expected: list[str]
+    settle: str
+    usual: float
+    textbook: float | None
 
 
 class Question(BaseModel):
+    """A finding to ask about or to look for, and what each answer does to the condition that it moves most."""
+
     finding: str
     text: str
+    kind: Literal["ask", "examine"]
     about: str
     information: float
     now: float
@@ -220,18 +276,35 @@ class Question(BaseModel):
     if_no: float
 
 
+class Test(BaseModel):
+    """What would settle a condition that is shown."""
+
+    about: str
+    text: str
+    now: float
+
+
 class Questions(BaseModel):
     model: str
     version: int
     questions: list[Question]
+    tests: list[Test]
+
+
+class Moved(BaseModel):
+    """What a decision moved most, and because of what, in one sentence."""
+
+    sentence: str
 
 
 class TypedView(View):
     """All answers about a typed visit at once."""
 
+    read: AsRead
     marks: list[Mark]
     explains: dict[str, list[str]]
     questions: list[Question]
+    tests: list[Test]
 
 
 class Row(BaseModel):
@@ -241,7 +314,8 @@ class Row(BaseModel):
     sex: str | None
     chief_complaint: str | None
     time: LocalTime | None
-    top: list[tuple[str, float]]
+    likely: list[tuple[str, float]] = Field(description="condition, probability")
+    must_not_miss: list[tuple[str, float]]
     confirmed: list[str]
     rejected: int
 
@@ -253,6 +327,8 @@ class Rows(BaseModel):
     rows: list[Row]
     scored: int = Field(description="visits whose suggestions are ready for sorting")
     visits: int
+    decided: int = Field(description="visits of the worklist on which somebody has decided")
+    alerts: int = Field(description="visits scored that have a condition which must not be missed")
 
 
 class Line(BaseModel):

@@ -46,6 +46,10 @@ class Service:
         """Do `work` in a thread, so that the event loop goes on answering others."""
         return await self.pools.answers.run(work, *args)
 
+    async def run_aside(self, work: Callable[..., T], *args: object) -> T:
+        """The same for what no decision should wait behind."""
+        return await self.pools.asides.run(work, *args)
+
     def start(self) -> None:
         """Begin scoring the worklist in the background."""
         self.store.serving(self.tagger.digest_)

@@ -1,6 +1,7 @@
 """Worker pools: threads that work for requests, one pool for each kind of work, so that no kind waits for another.
 
     answers   the model's answers and the reads they need
+    asides    what a page shows a moment later: why, marks, questions, what moved
     access    whose token or session this is
     changes   sign-ins and sign-outs: they wait for the database's lock, and nobody waits for them
     hooks     calls of an EHR, which come by the hundred and may wait longer than a person at a page
@@ -114,6 +115,7 @@ class WorkerPools:
 
     def __init__(self) -> None:
         self.answers = WorkerPool("answer", 1)  # queries hold the interpreter: more threads answer no faster
+        self.asides = WorkerPool("aside", 1)
         self.hooks = WorkerPool("hook", 1)
         self.long = WorkerPool("long", 1)
         self.access = WorkerPool("access", 2, 2_000)
@@ -122,5 +124,5 @@ class WorkerPools:
 
     def close(self) -> None:
         """Close all pools."""
-        for pool in (self.answers, self.hooks, self.long, self.access, self.changes, self.slow):
+        for pool in (self.answers, self.asides, self.hooks, self.long, self.access, self.changes, self.slow):
             pool.close()

@@ -6,31 +6,49 @@ database, the same at every start. Searching is a scan: 50,000 notes take some 2
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whatelse.lifecycle.drift import out_of_band
 from whatelse.server.lru import Lru
+from whatelse.server.parts import parts
 from whatelse.store.audit import visit_key
 from whatelse.tagger import Tagger
-from whatelse.visits import TEXT_FIELDS, Visit
+from whatelse.types import Floats
+from whatelse.visits import TEXT_FIELDS, Known, Visit
 
 CHUNK = 128  # visits scored at a time
 HELD = 1_000  # visits of an EHR that are kept
+URGENT = 1.0  # added to the score of a condition that must not be missed
+WORTH_LISTING = 0.02  # probability of a condition in a list of the visits that may have it
+
+
+class Standing(NamedTuple):
+    """Where a visit stands before anybody has decided: conditions and probabilities of its parts.
+
+    attention   how much it deserves a look: the best score of what is shown, higher if it must not be missed
+    """
+
+    likely: list[tuple[str, float]]
+    must_not_miss: list[tuple[str, float]]
+    attention: float
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Probabilities of the first `done` visits by one model: (V, m) float32."""
+    """Probabilities of the first `done` visits by one model: (V, m) float32; and where each of them stands."""
 
     tagger: Tagger
     probabilities: NDArray[np.float32]
     done: int
     counts: NDArray[np.int64]  # (n,) of those visits that have each finding
+    standing: list[Standing]
 
     @property
     def complete(self) -> bool:
@@ -94,22 +112,35 @@ class Worklist:
         condition: str | None = None,
         among: set[str] | None = None,
         without: set[str] | None = None,
+        *,
+        must_not_miss: bool = False,
+        by_attention: bool = False,
     ) -> NDArray[np.intp]:
-        """Which visits hold all the words, in file order; with a condition, likeliest first.
+        """Which visits hold all the words, in file order.
 
-        among, without: ids to keep, ids to leave out.
+        condition       only visits scored that may have it, likeliest first
+        among, without  ids to keep, ids to leave out
+        must_not_miss   only visits with such a condition
+        by_attention    first what deserves a look; visits not scored yet come last
         """
         chosen = range(len(self.visits)) if among is None else sorted(self._by_id[i] for i in among if i in self._by_id)
         needles = words.casefold().split()
-        text, visits = self._text, self.visits
+        text, visits, scores = self._text, self.visits, self.scores
         rows = [i for i in chosen if all(needle in text[i] for needle in needles)] if needles else list(chosen)
         if without:
             rows = [i for i in rows if visits[i].id not in without]
+        standing = [] if scores is None else scores.standing
+        if must_not_miss:
+            rows = [i for i in rows if i < len(standing) and standing[i].must_not_miss]
         found = np.array(rows, dtype=np.intp)
-        scores = self.scores
         if condition is not None and scores is not None and condition in scores.tagger.conditions_:
+            found = found[found < scores.done]
             column = scores.probabilities[found, scores.tagger.conditions_.index(condition)]
-            found = found[np.argsort(-column, kind="stable")]
+            listed = np.argsort(-column, kind="stable")
+            found = found[listed[column[listed] >= WORTH_LISTING]]
+        elif by_attention:
+            attention = np.array([standing[i].attention if i < len(standing) else -math.inf for i in found.tolist()])
+            found = found[np.argsort(-attention, kind="stable")]
         return found
 
     # ---- scoring
@@ -133,25 +164,34 @@ class Worklist:
     def _score(self, tagger: Tagger, stop: threading.Event) -> None:
         table = np.zeros((len(self.visits), len(tagger.conditions_)), np.float32)
         counts = np.zeros(len(tagger.vocabulary_.names), np.int64)
-        self.scores = Scores(tagger, table, 0, counts)
+        standing: list[Standing] = []
+        self.scores = Scores(tagger, table, 0, counts, standing)
         for start in range(0, len(self.visits), CHUNK):
             if stop.is_set():
                 return
             end = min(start + CHUNK, len(self.visits))
-            table[start:end] = tagger.predict_proba(self.visits[start:end])
-            for visit in self.visits[start:end]:
+            found = tagger.predict_proba(self.visits[start:end])
+            table[start:end] = found
+            for visit, row in zip(self.visits[start:end], found, strict=True):
                 counts[tagger.vocabulary_.present(visit)] += 1
-            self.scores = Scores(tagger, table, end, counts)
-            stop.wait(0.002)  # let those who wait for an answer go first
+                standing.append(_standing(tagger, visit, row))
+                stop.wait(0.0005)  # let those who wait for an answer go first
+            self.scores = Scores(tagger, table, end, counts, standing)
 
-    def likely(self, i: int, tagger: Tagger) -> NDArray[np.float32]:
-        """(m,) probabilities of visit i with nothing confirmed; computed now if its turn has not come."""
+    def standing(self, i: int, tagger: Tagger) -> Standing:
+        """Where visit i stands with nothing decided; computed now if its turn has not come."""
         scores = self.scores
         if scores is not None and scores.tagger is tagger and i < scores.done:
-            row: NDArray[np.float32] = scores.probabilities[i]
-        else:
-            row = tagger.predict_proba([self.visits[i]])[0].astype(np.float32)
-        return row
+            return scores.standing[i]
+        return _standing(tagger, self.visits[i], tagger.predict_proba([self.visits[i]])[0])
+
+
+def _standing(tagger: Tagger, visit: Visit, probabilities: Floats) -> Standing:
+    reading = tagger.read(visit)
+    found = parts(reading, Known(), reading.ranked(probabilities))
+    scores = [tag.score for tag in found.likely] + [tag.score + URGENT for tag in found.must_not_miss]
+    likely, missed = ([(t.condition, t.probability) for t in tags] for tags in (found.likely, found.must_not_miss))
+    return Standing(likely, missed, max(scores, default=-math.inf))
 
 
 def _searchable(visit: Visit) -> str:

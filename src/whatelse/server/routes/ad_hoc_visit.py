@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import HTTPException
 
 from whatelse.errors import QueryError
-from whatelse.server import answers, schemas
+from whatelse.server import answers, reasons, schemas
 from whatelse.server.policies import policy
+from whatelse.server.record import as_read
 from whatelse.server.routing import Here, Router
 from whatelse.server.security.limits import too_much_text
 from whatelse.server.service import Service
@@ -26,13 +27,20 @@ async def suggest(service: Here, asked: schemas.AskedVisit, full: bool = True) -
     await _readable(service, asked.visit)
 
     def work() -> schemas.TypedView:
-        reading = tagger.read(answers.typed(asked.visit))
-        view = answers.view(reading, state)
+        visit = answers.typed(asked.visit)
+        reading = tagger.read(visit)
+        view, read = answers.view(reading, state), as_read(tagger, visit)
         if not full:
-            return schemas.TypedView(**dict(view), marks=[], explains={}, questions=[])
-        found = answers.marks(reading, state)
-        asking = answers.questions(reading, state)
-        return schemas.TypedView(**dict(view), marks=found.marks, explains=found.explains, questions=asking)
+            return schemas.TypedView(**dict(view), read=read, marks=[], explains={}, questions=[], tests=[])
+        found, asking = reasons.marks(reading, state), answers.questions(reading, state)
+        return schemas.TypedView(
+            **dict(view),
+            read=read,
+            marks=found.marks,
+            explains=found.explains,
+            questions=asking,
+            tests=answers.tests(view),
+        )
 
     try:
         return await service.run(work)
@@ -50,9 +58,20 @@ async def why(service: Here, asked: schemas.AskedWhy) -> schemas.Why:
         raise HTTPException(404, "that is not a condition of this model; /api/model lists them")
     await _readable(service, asked.visit)
     try:
-        return await service.run(lambda: answers.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
+        return await service.run(lambda: reasons.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
     except QueryError as refused:
         raise HTTPException(422, str(refused)) from None
+
+
+@router.post("/moved")
+@policy("viewer")
+async def moved(service: Here, asked: schemas.AskedMove) -> schemas.Moved:
+    """What the last decision about a posted visit moved most, and because of what."""
+    tagger, was = service.tagger, asked.before
+    state = _state(tagger, asked)
+    await _readable(service, asked.visit)
+    before = Known(tuple(was.confirmed), tuple(was.rejected), tuple(was.present), tuple(was.absent))
+    return await service.run(lambda: reasons.moved(tagger.read(answers.typed(asked.visit)), before, state))
 
 
 def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:

@@ -8,13 +8,14 @@ from typing import Any
 
 from fastapi import HTTPException, Request, Response
 
-from whatelse.server import answers, schemas
+from whatelse.server import answers, reasons, schemas
 from whatelse.server.policies import READ, policy
+from whatelse.server.record import as_read, record
 from whatelse.server.routing import Here, Router, Somebody
 from whatelse.server.service import Service
 from whatelse.store import Conflict, Decision, Entry, Reused, State, StoreError
 from whatelse.tagger import Tagger
-from whatelse.visits import Visit
+from whatelse.visits import Known, Visit
 
 router = Router(prefix="/api", tags=["visits"])
 TOP = 3  # suggestions in a row of the worklist
@@ -55,12 +56,14 @@ def _rows(service: Service, wanted: schemas.Search) -> schemas.Rows:
     tagger, worklist = service.tagger, service.worklist
     if wanted.condition is not None:
         _condition(tagger, wanted.condition)
-    decided = service.store.decided() if wanted.status != "all" else set()
+    decided = service.store.decided()
     found = worklist.search(
         wanted.words,
         wanted.condition,
         among=decided if wanted.status == "decided" else None,
         without=decided if wanted.status == "undecided" else None,
+        must_not_miss=wanted.must_not_miss,
+        by_attention=wanted.order == "attention",
     )
     page = found[wanted.offset : wanted.offset + wanted.limit].tolist()
     states = service.store.states([worklist.visits[i].id for i in page])
@@ -73,17 +76,18 @@ def _rows(service: Service, wanted: schemas.Search) -> schemas.Rows:
         rows=rows,
         scored=0 if scores is None else scores.done,
         visits=len(worklist),
+        decided=sum(visit.id in decided for visit in worklist.visits) if decided else 0,
+        alerts=0 if scores is None else sum(bool(one.must_not_miss) for one in scores.standing),
     )
 
 
 def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schemas.Row:
     visit = service.worklist.visits[i]
     if state is None:
-        likely = service.worklist.likely(i, tagger)
-        top = [(tagger.conditions_[k], float(likely[k])) for k in (-likely).argsort()[:TOP].tolist()]
+        likely, missed, _ = service.worklist.standing(i, tagger)
     else:
         shown = service.answers.shown(tagger, visit, state)
-        top = list(zip(shown.tags, shown.probabilities, strict=True))[:TOP]
+        likely, missed = ([(c, float(shown.of(tagger, c))) for c in names] for names in shown.parts)
     return schemas.Row(
         key=service.worklist.keys[i],
         id=visit.id,
@@ -91,7 +95,8 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
         sex=visit.sex,
         chief_complaint=visit.chief_complaint,
         time=visit.time,
-        top=top,
+        likely=likely[:TOP],
+        must_not_miss=missed[:TOP],
         confirmed=list(state.confirmed) if state else [],
         rejected=len(state.rejected) if state else 0,
     )
@@ -104,10 +109,15 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
 @policy("viewer", audit=READ)
 async def read_visit(service: Here, key: str) -> Response:
     """The record, what is decided, and the suggestions."""
-    visit = _visit(service, key)
-    view, record = await service.run(_current, service, visit), answers.record(visit).model_dump_json().encode()
-    # a VisitView is a View with two entries more: they are put in front of what was made already
-    return _reply(b'{"key":"%b","record":%b,%b' % (key.encode(), record, view[1:]))
+    visit, tagger = _visit(service, key), service.tagger
+
+    def work() -> bytes:
+        """A VisitView is a View with three entries more: they are put in front of what was made already."""
+        view = _current(service, visit)
+        more = record(visit).model_dump_json(), as_read(tagger, visit).model_dump_json()
+        return b'{"key":"%b","record":%b,"read":%b,%b' % (key.encode(), *(part.encode() for part in more), view[1:])
+
+    return _reply(await service.run(work))
 
 
 @router.get("/visits/{key}/suggestions", response_model=schemas.View)
@@ -136,9 +146,9 @@ async def findings(service: Here, key: str) -> schemas.Reading:
     visit = _visit(service, key)
 
     def work() -> schemas.Reading:
-        return answers.marks(service.answers.reading(service.tagger, visit), service.store.state(visit.id))
+        return reasons.marks(service.answers.reading(service.tagger, visit), service.store.state(visit.id))
 
-    return await service.run(work)
+    return await service.run_aside(work)
 
 
 @router.get("/visits/{key}/why")
@@ -149,9 +159,9 @@ async def why(service: Here, key: str, condition: str) -> schemas.Why:
     name = _condition(tagger, condition)
 
     def work() -> schemas.Why:
-        return answers.why(service.answers.reading(tagger, visit), service.store.state(visit.id), name)
+        return reasons.why(service.answers.reading(tagger, visit), service.store.state(visit.id), name)
 
-    return await service.run(work)
+    return await service.run_aside(work)
 
 
 @router.get("/visits/{key}/questions")
@@ -163,10 +173,24 @@ async def questions(service: Here, key: str, about: str | None = None) -> schema
 
     def work() -> schemas.Questions:
         state = service.store.state(visit.id)
-        asked = answers.questions(service.answers.reading(tagger, visit), state, name)
-        return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked)
+        reading = service.answers.reading(tagger, visit)
+        asked, tests = answers.questions(reading, state, name), answers.tests(answers.view(reading, state))
+        return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked, tests=tests)
 
-    return await service.run(work)
+    return await service.run_aside(work)
+
+
+@router.post("/visits/{key}/moved")
+@policy("viewer", audit=READ)
+async def moved(service: Here, key: str, before: schemas.KnownOf) -> schemas.Moved:
+    """What the decisions since `before` moved most, and because of what."""
+    visit, tagger = _visit(service, key), service.tagger
+
+    def work() -> schemas.Moved:
+        was = Known(before.confirmed, before.rejected, before.present, before.absent)  # type: ignore[arg-type]
+        return reasons.moved(service.answers.reading(tagger, visit), was, service.store.state(visit.id))
+
+    return await service.run_aside(work)
 
 
 @router.get("/visits/{key}/history")
@@ -232,10 +256,11 @@ def _shown(service: Service, digest: str, visit: Visit, version: int, subject: s
     was = service.answers.was_shown(digest, visit.id, version)
     if was is None:
         return {"remembered": False}
-    shown = {"confirmed": list(was.known.confirmed), "rejected": list(was.known.rejected), "of": len(was.tags)}
-    if subject in was.tags:
-        at = was.tags.index(subject)
-        shown |= {"probability": was.probabilities[at], "rank": at + 1}
+    known, conditions = was.known, service.tagger.conditions_
+    shown = {"confirmed": list(known.confirmed), "rejected": list(known.rejected), "of": len(was.order)}
+    if subject in conditions and not known.about(subject) and digest == service.tagger.digest_:
+        at = conditions.index(subject)
+        shown |= {"probability": float(was.probabilities[at]), "rank": was.order.tolist().index(at) + 1}
     return shown
 
 

@@ -62,11 +62,11 @@ export async function begin() {
   document.getElementById("to-workbench").hidden = !session.workbench;
   const caveat = document.getElementById("caveat");
   caveat.hidden = !model.caveat;
-  caveat.textContent = model.caveat && `Not yet calibrated: ${model.caveat}. Use the order of the tags, not their percentages.`;
+  caveat.textContent = model.caveat && `${model.caveat[0].toUpperCase()}${model.caveat.slice(1)}. Trust the order more than the percentages.`;
   const taught = document.getElementById("taught");
   const list = document.createElement("details");
   const line = document.createElement("summary");
-  line.textContent = `It was taught ${model.conditions.length} conditions and suggests nothing else.`;
+  line.textContent = `It knows ${model.conditions.length.toLocaleString()} conditions and suggests nothing else.`;
   const names = document.createElement("span");
   names.textContent = `${Object.values(titles).join(", ")}. Model ${model.model.slice(0, 12)}.`;
   list.append(line, names);

@@ -14,6 +14,8 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 export const $ = (id) => document.getElementById(id);
+export const capital = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
+export const lower = (text) => (/^.[A-Z]/.test(text) ? text : `${text.slice(0, 1).toLowerCase()}${text.slice(1)}`);
 
 export function percent(p) {
   if (p > 0.995) return ">99%";
@@ -21,19 +23,29 @@ export function percent(p) {
   return `${Math.round(100 * p)}%`;
 }
 
-export function points(change) {
-  const size = Math.abs(100 * change);
-  return size >= 0.95 ? size.toFixed(0) : size.toFixed(1);
+// "12 times the usual": how a probability compares with the department's.
+export function compared(probability, baseline) {
+  const times = probability / Math.max(baseline, 1e-6);
+  if (times >= 1000) return "over 1,000 times the usual";
+  if (times >= 1.5) return `${times >= 10 ? Math.round(times) : times.toFixed(1).replace(".0", "")} times the usual`;
+  return times > 0.67 ? "about the usual" : "below the usual";
 }
 
-export function patient(record) {
-  const who = { F: "woman", M: "man" }[record.sex] ?? "patient";
-  const child = { F: "girl", M: "boy" }[record.sex] ?? "child";
-  if (record.age === null) return record.sex ? `${who[0].toUpperCase()}${who.slice(1)}, age unknown` : "Age and sex unknown";
-  return `${Math.floor(record.age)}-year-old ${record.age < 16 ? child : who}`;
+export function patient({ age, sex }) {
+  const who = { F: ["girl", "woman"], M: ["boy", "man"] }[sex] ?? ["child", "patient"];
+  if (age === null) return sex ? `${capital(who[1])}, age unknown` : "Age and sex unknown";
+  if (age === 0) return `${capital(who[0])} under 1 year`;
+  if (age < 28 / 365) return `${Math.round(age * 365)}-day-old ${who[0]}`;
+  if (age < 2) return `${Math.max(1, Math.round(age * 12))}-month-old ${who[0]}`;
+  return `${Math.floor(age)}-year-old ${who[age < 16 ? 0 : 1]}`;
+}
+
+// The time of the hospital's clock, as the record has it: day, month in letters, year, 24 hours.
+export function clock(time) {
+  return time ? new Date(time).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" }) : "";
 }
 
 export function typing(event) {
   const at = event.target;
-  return event.ctrlKey || event.metaKey || event.altKey || at.matches?.("input:not([type=radio]), textarea, select");
+  return event.ctrlKey || event.metaKey || event.altKey || at.matches?.("input:not([type=radio], [type=checkbox]), textarea, select");
 }

@@ -1,15 +1,17 @@
 // A visit that is being typed: suggestions follow, a moment after the last key. Nothing of it is stored.
 
 import { begin, here, post } from "./api.js";
-import { $, h } from "./dom.js";
+import { $, capital, h } from "./dom.js";
 import { noteView, showPlace } from "./note.js";
 import { Panel } from "./panel.js";
 
 const PAUSE = 200; // milliseconds without a key
+const SAYS = { confirmed: "confirmed", rejected: "rejected", open: "reopened", present: "yes", absent: "no", unasked: "answer taken back" };
 const { titles } = await begin();
 const state = { confirmed: [], rejected: [], present: [], absent: [] };
 const past = []; // states before each decision
 let marks = [];
+let read = { mentions: [], vitals: [], classes: {} };
 let asked = 0;
 let pause;
 
@@ -46,15 +48,17 @@ function visit() {
 
 const question = () => ({ visit: visit(), ...state });
 
-async function refresh(change = null) {
+async function refresh(change = null, before = null) {
   const mine = ++asked;
   try {
     const answer = await post("/api/suggest", question());
     if (mine !== asked) return;
     panel.explains = answer.explains;
+    read = answer.read;
     panel.show(answer, change);
-    panel.setQuestions(answer.questions);
+    panel.setQuestions(answer);
     drawRead((marks = answer.marks));
+    if (before) post("/api/moved", { ...question(), before }).then(({ sentence }) => { if (mine === asked && $("moved")) $("moved").textContent = sentence; }, () => {});
     document.documentElement.classList.add("loaded");
   } catch (problem) {
     if (mine === asked) panel.say(problem.message);
@@ -62,15 +66,17 @@ async function refresh(change = null) {
 }
 
 function drawRead(found) {
-  const sections = noteView(visit(), found, titles);
-  $("read").replaceChildren(...(found.length ? [h("h2", {}, "As it was read"), ...sections] : []));
+  const sections = noteView(visit(), read, found, titles);
+  $("read").replaceChildren(...(found.length || read.mentions.length ? [h("h2", {}, "As it was read"), ...sections] : []));
 }
 
 function decide(subject, verdict) {
-  past.push(structuredClone(state));
+  const before = structuredClone(state);
+  past.push(before);
   for (const group of Object.keys(state)) state[group] = state[group].filter((name) => name !== subject);
   if (state[verdict]) state[verdict].push(subject);
-  return refresh(`${titles[subject] ?? subject.replaceAll("_", " ")}: ${verdict}.`);
+  const finding = panel.asked.find((question) => question.finding === subject)?.text ?? subject.replaceAll("_", " ");
+  return refresh(`${titles[subject] ?? capital(finding)}: ${SAYS[verdict]}.`, before);
 }
 
 function undo() {
@@ -81,7 +87,7 @@ function undo() {
 
 $("typed").addEventListener("input", () => {
   clearTimeout(pause);
-  pause = setTimeout(() => refresh("Read again."), PAUSE);
+  pause = setTimeout(() => refresh(), PAUSE);
 });
 $("typed").addEventListener("submit", (event) => event.preventDefault());
 await refresh();

@@ -1,44 +1,51 @@
-// "What else?": confirmed, suggested and rejected tags, why, and what to ask. Shared by stored and typed visits.
+// What else: what is likely, what must not be missed, what to ask or do next. Shared by stored and typed visits.
+// After a decision every card stays where it is, so that nothing moves under the pointer; a new page sorts anew.
 
-import { $, h, percent, points, typing } from "./dom.js";
+import { $, capital, compared, h, lower, percent, typing } from "./dom.js";
 import { whyView } from "./why.js";
 
-const FIRST = 7; // suggestions shown before "show all"
-const MOVED = 0.005; // a change of probability that is worth saying
-// A tag stands out that is likely enough to look into, or, though unlikely, several times as likely as usual.
-const standsOut = ({ probability, baseline }) => probability >= 0.05 || (probability >= 0.02 && probability >= 3 * baseline);
+const PARTS = ["must_not_miss", "likely", "known"];
+const MOVED = 0.005; // a change of probability that is worth showing
 
 export class Panel {
   // actions: decide(subject, verdict), undo(), why(condition) -> promise, leave(), places(mark)
   constructor({ titles, mayDecide, actions }) {
     Object.assign(this, { titles, mayDecide, actions });
     this.view = null;
-    this.before = new Map(); // condition -> {probability, rank} before the last change
+    this.shown = {}; // part -> conditions, in the order of the screen
+    this.before = new Map(); // condition -> tag before the last change
     this.explains = {};
-    this.selected = 0;
-    this.all = false;
+    this.asked = []; // questions on the screen
     this.open = null; // the condition whose why is shown
-    $("more").addEventListener("click", () => { this.all = !this.all; this.draw(); });
+    if (mayDecide) this.adding();
     $("hints").append(...(mayDecide
       ? hints([["↓", ""], ["↑", "move"], ["c", "confirm"], ["x", "reject"], ["w", "why"], ["u", "undo"], ["y", ""], ["n", "answer the first question"], ["Esc", "back"]])
       : hints([["↓", ""], ["↑", "move"], ["w", "why"], ["Esc", "back"]])));
     document.addEventListener("keydown", (event) => this.key(event));
   }
 
-  // Show a new view; with `change`, say what moved since the last one.
+  // Show a view; with `change`, say it and leave every card in its place.
   show(view, change = null) {
-    const last = this.view;
-    const focused = document.activeElement?.closest?.("#suggested > li")?.dataset.condition;
-    this.before = new Map(change && last ? last.tags.map((tag) => [tag.condition, tag]) : []);
+    this.before = new Map(change && this.view ? this.view.tags.map((tag) => [tag.condition, tag]) : []);
     this.view = view;
-    if (!change) this.selected = Math.min(this.selected, view.tags.length - 1);
-    const places = positions();
-    this.draw();
-    if (change) {
-      glide(places);
-      $("said").replaceChildren(h("p", {}, h("strong", {}, change), " ", this.summary()));
-      if (focused !== undefined) this.select(Math.min(this.selected, view.tags.length - 1));
+    this.tags = new Map(view.tags.map((tag) => [tag.condition, tag]));
+    const focused = document.activeElement?.closest?.("li[data-condition]")?.dataset.condition;
+    for (const part of PARTS) {
+      const now = view.tags.filter((tag) => tag.part === part).sort((a, b) => b.probability - a.probability).map((tag) => tag.condition);
+      const decided = part === "known" ? [...view.state.confirmed, ...view.state.rejected] : [];
+      const kept = change ? this.shown[part] ?? [] : [];
+      const elsewhere = new Set(change ? PARTS.flatMap((other) => this.shown[other] ?? []) : []);
+      this.shown[part] = [...kept, ...[...decided, ...now].filter((name) => !elsewhere.has(name) && !kept.includes(name))];
     }
+    this.draw();
+    if (change) this.tell(change);
+    if (focused) this.item(focused)?.focus();
+  }
+
+  // A sentence, with a button to take the decision back; `more` follows when it is known.
+  tell(text, more = "") {
+    $("said").replaceChildren(h("p", {}, h("strong", {}, text), " ", h("span", { id: "moved" }, more),
+      this.mayDecide && h("button", { type: "button", class: "plain", onclick: () => this.actions.undo() }, "Undo")));
   }
 
   say(text) {
@@ -47,167 +54,167 @@ export class Panel {
 
   setReading(explains) {
     this.explains = explains;
-    for (const item of document.querySelectorAll("#suggested > li")) this.drawReason(item, this.tag(item.dataset.condition));
+    for (const item of this.items()) this.drawReason(item, this.tags.get(item.dataset.condition));
   }
 
-  tag(condition) {
-    return this.view.tags.find((tag) => tag.condition === condition);
-  }
-
-  summary() {
-    const moved = this.view.tags
-      .map((tag) => ({ tag, change: tag.probability - (this.before.get(tag.condition)?.probability ?? tag.probability) }))
-      .filter(({ change }) => Math.abs(change) >= MOVED)
-      .sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
-    if (!moved.length) return "Nothing else moved.";
-    const said = moved.slice(0, 2).map(({ tag, change }) => `${tag.title} ${change > 0 ? "up" : "down"} ${points(change)} points to ${percent(tag.probability)}`);
-    return `${said.join("; ")}${moved.length > 2 ? `; ${moved.length - 2} more moved` : ""}.`;
-  }
+  items = () => [...document.querySelectorAll(".tags > li.tag")];
+  item = (condition) => document.querySelector(`li[data-condition="${CSS.escape(condition)}"]`);
+  title = (condition) => this.titles[condition] ?? condition;
 
   draw() {
-    const { state, tags } = this.view;
-    const quiet = !tags.some(standsOut);
-    const given = state.confirmed.map((name) => this.titles[name] ?? name);
-    $("given").textContent = given.length ? `Given ${given.join(" and ")}: what would explain the rest?` : "What might this patient have?";
-    $("suggested").replaceChildren(...this.listed().map((tag, i) => this.tagView(tag, i)));
-    $("nothing").hidden = !quiet;
-    if (quiet) $("nothing").textContent = nothing(tags, given.length > 0);
-    $("more").hidden = tags.length <= (quiet ? 0 : FIRST);
-    $("more").textContent = !this.all ? `Show all ${tags.length} that it was taught` : quiet ? "Show none" : "Show the likeliest only";
-    for (const [group, names, sign] of [["confirmed", state.confirmed, "✓"], ["rejected", state.rejected, "✕"]]) {
-      $(`${group}-group`).hidden = !names.length;
-      $(group).replaceChildren(...names.map((name) => this.decidedView(name, group, sign)));
+    const { state } = this.view;
+    for (const part of PARTS) {
+      const verdict = (name) => (state.confirmed.includes(name) ? "confirmed" : state.rejected.includes(name) ? "rejected" : null);
+      $(part).replaceChildren(...this.shown[part].map((name) => (verdict(name) ? this.decidedView(name, verdict(name))
+        : part === "known" ? this.knownView(name) : this.tagView(name, part))));
+      $(`${part}-part`).hidden = !this.shown[part].length && part !== "likely";
     }
-    this.drawAnswers();
+    $("nothing").hidden = this.shown.likely.length > 0;
+    $("nothing").textContent = this.view.open ? "Nothing else stands out in this record." : "Every condition is decided.";
     if (this.open) this.toggleWhy(this.open, true);
+    this.drawQuestions();
   }
 
-  // The tags on the screen: none while nothing stands out, unless asked for.
-  listed() {
-    const { tags } = this.view;
-    if (this.all) return tags;
-    return tags.some(standsOut) ? tags.slice(0, FIRST) : [];
-  }
-
-  tagView(tag, i) {
-    const was = this.before.get(tag.condition);
-    const change = was ? tag.probability - was.probability : 0;
-    const item = h("li", { class: `tag ${tag.evidence}`, tabindex: i === this.selected ? "0" : "-1", data: { condition: tag.condition },
-      "aria-label": `${tag.rank}. ${tag.title}, ${percent(tag.probability)}`, onfocus: () => this.mark(i) },
+  tagView(name, part) {
+    const tag = this.tags.get(name) ?? { condition: name, title: this.title(name), probability: 0, baseline: 0, danger: 0, settle: "" };
+    const was = this.before.get(name);
+    const moved = was && Math.abs(tag.probability - was.probability) >= MOVED;
+    const item = h("li", { class: `tag ${part}`, tabindex: "-1", data: { condition: name }, "aria-label": `${tag.title}, ${percent(tag.probability)}` },
       h("div", { class: "tag-line" },
         h("span", { class: "tag-title" }, tag.title),
-        Math.abs(change) >= MOVED && h("span", { class: `delta ${change > 0 ? "up" : "down"}` },
-          `${change > 0 ? "▲ +" : "▼ −"}${points(change)}`, was.rank !== tag.rank && h("span", { class: "quiet" }, ` was ${ordinal(was.rank)}`)),
+        moved && h("span", { class: `delta ${tag.probability > was.probability ? "up" : "down"}` }, `${tag.probability > was.probability ? "▲" : "▼"} was ${percent(was.probability)}`),
         h("span", { class: "tag-p" }, percent(tag.probability))),
       bar(tag),
-      h("div", { class: "tag-foot" }, h("p", { class: "tag-reason small" }), h("div", { class: "buttons" },
-        this.mayDecide && [
-          h("button", { type: "button", class: "yes", onclick: () => this.decide(tag.condition, "confirmed") }, "✓ Confirm"),
-          h("button", { type: "button", class: "no", onclick: () => this.decide(tag.condition, "rejected") }, "✕ Reject")],
-        h("button", { type: "button", class: "plain", "aria-expanded": "false", onclick: () => this.toggleWhy(tag.condition) }, "Why?"))),
+      h("p", { class: "tag-reason small" }),
+      part === "must_not_miss" && tag.settle && h("p", { class: "small" }, h("strong", {}, "Would settle it: "), `${lower(tag.settle)}.`),
+      h("div", { class: "buttons" }, this.verdicts(name), this.whyButton(name)),
       h("div", { class: "why", hidden: true }));
     this.drawReason(item, tag);
     return item;
   }
 
   drawReason(item, tag) {
-    const reason = item.querySelector(".tag-reason");
-    const found = this.explains[tag.condition] ?? [];
-    const about = `usual here: ${percent(tag.baseline)}`;
-    if (tag.evidence === "for") reason.textContent = found.length ? `Would explain ${found.join(", ")}` : about;
-    else if (tag.evidence === "against") reason.textContent = `Against it: denied ${tag.denied.join(", ")}`;
-    else reason.textContent = "Evidence is missing, for it or against it";
+    const found = this.explains[item.dataset.condition] ?? [];
+    const raised = found.length ? ` Raised by: ${found.join(", ")}.` : "";
+    const danger = tag?.danger === 3 && item.classList.contains("likely") ? " Must not be missed." : "";
+    item.querySelector(".tag-reason").textContent = tag ? `${capital(compared(tag.probability, tag.baseline))}.${danger}${raised}` : "No longer likely.";
   }
 
-  decidedView(name, group, sign) {
-    return h("li", { class: `decided ${group}`, data: { condition: name } },
+  // What the record says itself: no suggestion, but it can be confirmed or rejected.
+  knownView(name) {
+    return h("li", { class: "known", data: { condition: name } }, h("span", { class: "known-title" }, this.title(name)),
+      h("span", { class: "buttons" }, this.verdicts(name, true), this.whyButton(name)), h("div", { class: "why", hidden: true }));
+  }
+
+  decidedView(name, verdict) {
+    return h("li", { class: `tag decided ${verdict}`, tabindex: "-1", data: { condition: name } },
       h("div", { class: "tag-line" },
-        h("span", { class: "tag-title" }, h("span", { class: "sign", "aria-hidden": "true" }, sign), this.titles[name] ?? name),
-        h("span", { class: "buttons" },
-          h("button", { type: "button", class: "plain", "aria-expanded": "false", onclick: () => this.toggleWhy(name) }, "Why?"),
-          this.mayDecide && h("button", { type: "button", class: "plain", onclick: () => this.actions.decide(name, "open") }, "Reopen"))),
+        h("span", { class: "tag-title" }, h("span", { class: "sign", "aria-hidden": "true" }, verdict === "confirmed" ? "✓" : "✕"), this.title(name), h("span", { class: "quiet small" }, ` ${verdict}`)),
+        h("span", { class: "buttons" }, this.whyButton(name),
+          this.mayDecide && h("button", { type: "button", class: "plain", "aria-label": `Reopen ${this.title(name)}`, onclick: () => this.actions.decide(name, "open") }, "Reopen"))),
+      h("p", { class: "tag-reason", hidden: true }),
       h("div", { class: "why", hidden: true }));
   }
 
-  decide(condition, verdict) {
-    this.selected = Math.max(0, this.view.tags.findIndex((tag) => tag.condition === condition));
-    this.open = null;
-    return this.actions.decide(condition, verdict);
+  verdicts(name, short = false) {
+    const button = (verdict, kind, sign, word) => h("button", { type: "button", class: kind, "aria-label": `${word} ${this.title(name)}`, title: word,
+      onclick: () => this.actions.decide(name, verdict) }, short ? sign : `${sign} ${word}`);
+    return this.mayDecide && [button("confirmed", "yes", "✓", "Confirm"), button("rejected", "no", "✕", "Reject")];
+  }
+
+  whyButton(name) {
+    return h("button", { type: "button", class: "plain", "aria-expanded": "false", "aria-label": `Why ${this.title(name)}?`, onclick: () => this.toggleWhy(name) }, "Why?");
   }
 
   async toggleWhy(condition, redraw = false) {
-    const item = document.querySelector(`li[data-condition="${CSS.escape(condition)}"]`);
-    document.querySelectorAll(".why").forEach((other) => { if (!item?.contains(other)) other.hidden = true; });
-    if (!item) return void (this.open = null);
-    const box = item.querySelector(".why");
-    const button = item.querySelector("button[aria-expanded]");
-    if (!redraw && this.open === condition) {
-      this.open = null;
-      box.hidden = true;
-      return button.setAttribute("aria-expanded", "false");
-    }
-    this.open = condition;
-    button.setAttribute("aria-expanded", "true");
+    for (const button of document.querySelectorAll("button[aria-expanded=true]")) button.setAttribute("aria-expanded", "false");
+    document.querySelectorAll(".why").forEach((box) => { box.hidden = true; });
+    const item = this.item(condition);
+    const close = !item || (!redraw && this.open === condition);
+    this.open = close ? null : condition;
+    if (close) return;
     const answer = await this.actions.why(condition);
     if (this.open !== condition) return;
+    const box = this.item(condition).querySelector(".why");
+    this.item(condition).querySelector("button[aria-expanded]").setAttribute("aria-expanded", "true");
     box.replaceChildren(whyView(answer, this.titles, this.actions.places));
     box.hidden = false;
   }
 
-  // ---- questions
-
-  setQuestions(questions) {
-    $("questions").replaceChildren(...questions.map((question) => h("li", { class: "question" },
-      h("div", {}, h("strong", {}, `${question.text[0].toUpperCase()}${question.text.slice(1)}?`),
-        h("p", { class: "quiet small" }, `${this.titles[question.about]}: yes → ${percent(question.if_yes)}, no → ${percent(question.if_no)}`)),
-      this.mayDecide && h("div", { class: "buttons" },
-        h("button", { type: "button", onclick: () => this.actions.decide(question.finding, "present") }, "Yes"),
-        h("button", { type: "button", onclick: () => this.actions.decide(question.finding, "absent") }, "No")))));
-    $("ask-lead").textContent = questions.length ? "The answers that would settle most." : "No single answer would settle much.";
+  // Any condition can be confirmed, suggested or not.
+  adding() {
+    const names = Object.entries(this.titles);
+    $("conditions").append(...names.map(([, title]) => h("option", { value: title })));
+    $("add").hidden = false;
+    $("add").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const wanted = $("add-name").value.trim().toLowerCase();
+      const found = names.find(([, title]) => title.toLowerCase() === wanted);
+      if (!found) return void this.say("There is no such condition in this model. Choose one from the list.");
+      $("add-name").value = "";
+      this.actions.decide(found[0], "confirmed");
+    });
   }
 
-  drawAnswers() {
+  // ---- questions
+
+  setQuestions({ questions, tests }) {
+    const answered = this.asked.filter((question) => this.answer(question.finding));
+    const fresh = questions.filter((question) => !answered.some((other) => other.finding === question.finding));
+    this.asked = this.asked.map((question) => (this.answer(question.finding) ? question : fresh.shift())).filter(Boolean).concat(fresh);
+    this.tests = tests;
+    this.drawQuestions();
+  }
+
+  answer(finding) {
     const { present, absent } = this.view.state;
-    const answered = [...present.map((f) => [f, "yes"]), ...absent.map((f) => [f, "no"])];
-    $("answers").replaceChildren(...answered.map(([finding, answer]) => h("li", {}, `${finding.text}: `, h("strong", {}, answer), " ",
-      this.mayDecide && h("button", { type: "button", class: "plain", onclick: () => this.actions.decide(finding.finding, "unasked") }, "take back"))));
+    return present.some((f) => f.finding === finding) ? "present" : absent.some((f) => f.finding === finding) ? "absent" : null;
+  }
+
+  drawQuestions() {
+    const { present, absent } = this.view.state;
+    const more = [...present, ...absent].filter((f) => !this.asked.some((question) => question.finding === f.finding));
+    $("questions").replaceChildren(
+      ...[...more, ...this.asked].map((question) => this.questionView(question)),
+      ...(this.tests ?? []).map((test) => h("li", { class: "question" }, h("div", {}, h("span", { class: "kind" }, "Do"), " ", h("strong", {}, test.text),
+        h("p", { class: "quiet small" }, `Would settle ${lower(this.title(test.about))}, now ${percent(test.now)}.`)))));
+    $("ask-part").hidden = !$("questions").children.length;
+  }
+
+  questionView(question) {
+    const said = this.answer(question.finding);
+    const button = (word, verdict) => h("button", { type: "button", "aria-label": `${word}: ${question.text}`, "aria-pressed": said ? String(said === verdict) : null,
+      onclick: () => this.actions.decide(question.finding, said === verdict ? "unasked" : verdict) }, word);
+    const does = question.about && `${this.title(question.about)} is at ${percent(question.now)}. Yes: ${percent(question.if_yes)}. No: ${percent(question.if_no)}.`;
+    return h("li", { class: "question", data: { finding: question.finding } },
+      h("div", {}, h("span", { class: "kind" }, question.kind === "examine" ? "Examine" : "Ask"), " ", h("strong", {}, `${capital(question.text)}?`),
+        h("p", { class: "quiet small" }, said ? `Answered ${said === "present" ? "yes" : "no"}. Press again to take it back.` : does)),
+      this.mayDecide && h("div", { class: "buttons" }, button("Yes", "present"), button("No", "absent")));
   }
 
   // ---- keys
 
-  mark(i) {
-    this.selected = i;
-    document.querySelectorAll("#suggested > li").forEach((item, k) => item.setAttribute("tabindex", k === i ? "0" : "-1"));
-  }
-
-  select(i) {
-    const items = document.querySelectorAll("#suggested > li");
-    const at = Math.max(0, Math.min(i, items.length - 1));
-    if (!items.length) return void $("more").focus();
-    this.mark(at);
-    items[at].focus();
+  select(by) {
+    const items = this.items();
+    const at = items.indexOf(document.activeElement?.closest("li.tag"));
+    items[at < 0 ? 0 : Math.max(0, Math.min(at + by, items.length - 1))]?.focus();
   }
 
   key(event) {
     if (event.key === "Escape" && !event.defaultPrevented && !this.actions.typing?.(event)) return this.actions.leave();
     if (typing(event) || !this.view) return;
-    const tag = this.listed()[this.selected]; // a key decides on nothing that is not on the screen
-    const inList = document.activeElement?.closest("#suggested");
-    const keys = {
-      ArrowDown: () => this.select(inList ? this.selected + 1 : this.selected),
-      ArrowUp: () => this.select(inList ? this.selected - 1 : this.selected),
-      w: () => tag && this.toggleWhy(tag.condition),
-    };
+    const chosen = document.activeElement?.closest("li[data-condition]")?.dataset.condition;
+    const keys = { ArrowDown: () => this.select(1), ArrowUp: () => this.select(-1), w: () => chosen && this.toggleWhy(chosen) };
     keys.j = keys.ArrowDown;
     keys.k = keys.ArrowUp;
     if (this.mayDecide) {
-      const first = document.querySelectorAll("#questions li:first-child button");
+      const first = [...document.querySelectorAll("#questions li")].find((item) => item.dataset.finding && !this.answer(item.dataset.finding))?.querySelectorAll("button");
       Object.assign(keys, {
-        c: () => tag && this.decide(tag.condition, "confirmed"),
-        x: () => tag && this.decide(tag.condition, "rejected"),
+        c: () => chosen && this.actions.decide(chosen, "confirmed"),
+        x: () => chosen && this.actions.decide(chosen, "rejected"),
         u: () => this.actions.undo(),
-        y: () => first[0]?.click(),
-        n: () => first[1]?.click(),
+        y: () => first?.[0].click(),
+        n: () => first?.[1].click(),
       });
     }
     if (keys[event.key]) {
@@ -221,27 +228,9 @@ export class Panel {
 function bar(tag) {
   const fill = h("span", { class: "fill" });
   fill.style.width = `${100 * tag.probability}%`;
-  const tick = h("span", { class: "tick", title: `usual here: ${percent(tag.baseline)}` });
+  const tick = h("span", { class: "tick" });
   tick.style.left = `${100 * tag.baseline}%`;
   return h("div", { class: "bar", "aria-hidden": "true" }, fill, tick);
 }
 
-function nothing(tags, confirmed) {
-  if (!tags.length) return "Every tag that it was taught is decided.";
-  return `Nothing ${confirmed ? "else " : ""}stands out. Likeliest: ${tags[0].title}, ${percent(tags[0].probability)}.`;
-}
-
-const positions = () => new Map([...document.querySelectorAll("#suggested > li")].map((item) => [item.dataset.condition, item.getBoundingClientRect().top]));
-
-// Let tags move from where they were to where they are now.
-function glide(places) {
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  for (const item of document.querySelectorAll("#suggested > li")) {
-    const was = places.get(item.dataset.condition);
-    const by = was === undefined ? 0 : was - item.getBoundingClientRect().top;
-    if (by) item.animate([{ transform: `translateY(${by}px)` }, { transform: "none" }], { duration: 180, easing: "ease-out" });
-  }
-}
-
 const hints = (pairs) => pairs.flatMap(([key, text]) => [h("kbd", {}, key), text ? ` ${text} ` : ""]);
-const ordinal = (n) => `${n}${["th", "st", "nd", "rd"][n % 100 > 10 && n % 100 < 14 ? 0 : n % 10] ?? "th"}`;

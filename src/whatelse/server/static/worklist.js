@@ -1,13 +1,14 @@
-// The worklist: searched, sorted and paged by the service; moved through by key.
+// The worklist: searched, sorted and paged by the service; moved through by key; live while it is open.
 
-import { begin, get, here, post } from "./api.js";
-import { $, h, patient, percent, typing } from "./dom.js";
+import { begin, here, post } from "./api.js";
+import { $, clock, h, patient, percent, typing } from "./dom.js";
 
 const PAGE = 50;
-const WORTH_SHOWING = 0.05;
+const EVERY = 5000; // milliseconds between two looks at what others do
 let offset = 0;
 let total = 0;
 let asked = 0;
+let shown = "";
 const { titles } = await begin();
 
 for (const [name, title] of Object.entries(titles)) $("condition").append(h("option", { value: name }, title));
@@ -17,45 +18,48 @@ async function show(focus = false) {
   const answer = await post("/api/visits/search", {
     words: $("words").value.slice(0, 200),
     condition: $("condition").value || null,
+    order: $("order").value,
+    must_not_miss: $("must_not_miss").checked,
     status: document.querySelector("input[name=status]:checked").value,
     offset,
     limit: PAGE,
   });
   if (mine !== asked) return; // a later question was asked meanwhile
   total = answer.total;
-  $("rows").replaceChildren(...answer.rows.map(row));
+  const at = [...$("rows").querySelectorAll("a")].indexOf(document.activeElement);
+  const now = JSON.stringify(answer.rows);
+  if (now !== shown) $("rows").replaceChildren(...answer.rows.map(row));
+  shown = now;
   const last = Math.min(offset + PAGE, total);
   $("where").textContent = total ? `${(offset + 1).toLocaleString()}–${last.toLocaleString()} of ${total.toLocaleString()}` : "";
-  const waiting = answer.scored < answer.visits ? ` · suggestions ready for ${answer.scored.toLocaleString()}` : "";
-  const none = answer.visits ? "No visit matches." : "There are no visits here. Type one in.";
-  $("summary").textContent = total ? `${total.toLocaleString()} visits${waiting}` : none;
+  $("summary").textContent = summary(answer);
   $("earlier").disabled = offset === 0;
   $("later").disabled = last >= total;
-  if (focus) $("rows").querySelector("a")?.focus();
-  if (waiting) setTimeout(refreshSummary, 2000);
+  if (focus || at >= 0) $("rows").querySelectorAll("a")[Math.max(0, at)]?.focus({ preventScroll: !focus });
 }
 
-async function refreshSummary() {
-  if (document.hidden) return void setTimeout(refreshSummary, 5000);
-  const answer = await get("/api/visits?limit=1");
-  const waiting = answer.scored < answer.visits ? ` · suggestions ready for ${answer.scored.toLocaleString()}` : "";
-  if (total) $("summary").textContent = `${total.toLocaleString()} visits${waiting}`;
-  if (waiting) setTimeout(refreshSummary, 2000);
-  else if ($("condition").value) show();
+function summary({ visits, scored, decided, alerts }) {
+  if (!visits) return "There are no visits here. Type one in.";
+  const parts = [total ? `${total.toLocaleString()} of ${visits.toLocaleString()} visits` : "No visit matches", `${decided.toLocaleString()} decided`];
+  if (alerts) parts.push(`${alerts.toLocaleString()} with something that must not be missed`);
+  if (scored < visits) parts.push(`${scored.toLocaleString()} read so far`);
+  return `${parts.join(" · ")}.`;
 }
 
 function row(visit) {
-  const likely = visit.top.filter(([, p]) => p >= WORTH_SHOWING);
-  const time = visit.time ? new Date(visit.time).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" }) : "";
   return h("li", {},
     h("a", { class: "row", href: here(`/visit/${visit.key}`) },
-      h("span", { class: "row-who" }, h("strong", {}, patient(visit)), h("span", { class: "quiet small" }, `${visit.id}${time ? ` · ${time}` : ""}`)),
+      h("span", { class: "row-who" }, h("strong", {}, patient(visit)), h("span", { class: "quiet small" }, [visit.id, clock(visit.time)].filter(Boolean).join(" · "))),
       h("span", { class: "row-complaint" }, visit.chief_complaint || "no chief complaint"),
       h("span", { class: "row-tags" },
         visit.confirmed.map((name) => h("span", { class: "chip yes" }, `✓ ${titles[name] ?? name}`)),
-        likely.map(([name, p]) => h("span", { class: "chip" }, titles[name], " ", h("b", {}, percent(p)))),
-        !likely.length && !visit.confirmed.length && h("span", { class: "quiet small" }, "nothing stands out"))));
+        visit.must_not_miss.map(([name, p]) => h("span", { class: "chip miss" }, `⚠ ${titles[name]} `, h("b", {}, percent(p)))),
+        visit.likely.map(([name, p]) => h("span", { class: "chip" }, titles[name], " ", h("b", {}, percent(p)))),
+        !visit.likely.length && !visit.confirmed.length && !visit.must_not_miss.length && h("span", { class: "quiet small" }, "nothing stands out"))));
 }
+
+// Others decide and visits are read meanwhile. Rows do not move while somebody is on one.
+setInterval(() => { if (!document.hidden && !$("rows").matches(":hover, :focus-within")) show().catch(() => {}); }, EVERY);
 
 let pause;
 $("words").addEventListener("input", () => {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from whatelse.learning.learners import Progress
-from whatelse.server.answers import record
 from whatelse.server.policies import READ, Lane, policy
+from whatelse.server.record import as_read, record
 from whatelse.server.routes.workbench import schemas as s
 from whatelse.server.routes.workbench.conditions import state_of
 from whatelse.server.routes.workbench.curator_session import CuratorSession, Here
@@ -72,7 +72,9 @@ def _read(session: CuratorSession, key: str) -> s.LabelView:
         s.Said(condition=name, title=titles[name], said=value)  # type: ignore[arg-type]
         for name, value in sorted(said.items(), key=lambda item: -likely.get(item[0], 1.0))
     ]
-    return s.LabelView(key=key, record=record(visit), conditions=conditions)
+    return s.LabelView(
+        key=key, record=record(visit), read=as_read(session.service.tagger, visit), conditions=conditions
+    )
 
 
 @router.post("/{key}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from whatelse.server.schemas import Name, Record, Strict
+from whatelse.server.schemas import AsRead, Name, Record, Strict
 from whatelse.workbench.jobs import Status
 from whatelse.workbench.overview import ConditionRow
 from whatelse.workbench.workbench import AnchorLine
@@ -169,6 +169,7 @@ class LabelView(BaseModel):
 
     key: str
     record: Record
+    read: AsRead
     conditions: list[Said]
 
 

@@ -2,7 +2,7 @@
 
 import { begin, get, post } from "../api.js";
 import { $, h, typing } from "../dom.js";
-import { recordView } from "../note.js";
+import { headView, recordView } from "../note.js";
 import { watch } from "./status.js";
 
 await begin();
@@ -36,7 +36,7 @@ async function next(wanted = null) {
   conditions = visit.conditions;
   const before = conditions.some((c) => c.said !== "");
   marks = new Map(conditions.map((c) => [c.condition, before ? c.said : "0"]));
-  $("record").replaceChildren(...recordView(visit.record, [], {}, "h2"));
+  $("record").replaceChildren(...headView(visit.record, "h2"), ...recordView(visit.record, visit.read, [], {}));
   $("record").scrollTop = 0;
   draw(0);
 }
