@@ -28,6 +28,7 @@ SMALL = 1e-3  # log odds not worth a line
 ASKING_TOLERANCE = 1e-3  # of the posteriors by which questions are ranked
 SAID_AGAINST = 0.25  # log odds that explicit denials must bring to count as evidence against a tag
 NOTHING = Known()
+KEPT = 4  # answers that a reading keeps: a page asks for the same ones again
 TELLING = 1e-4  # bits: a question expected to tell less is not asked
 STATED_KINDS = ("symptom", "cause", "social")  # a record that mentions such a condition says that it is there
 
@@ -41,6 +42,7 @@ class Reading:
     def __init__(self, tagger: Tagger, visit: Visit) -> None:
         self.tagger, self.visit = tagger, visit
         self._found = tagger.vocabulary_.find(visit)
+        self._suggested: dict[Known, Suggestions] = {}
         self.present: Ints = np.unique(np.array([f.finding for f in self._found], np.int64))
         self.unobserved: Ints = tagger.vocabulary_.unobserved(visit).astype(np.int64)
 
@@ -56,8 +58,14 @@ class Reading:
 
     def suggest(self, known: Known = NOTHING) -> Suggestions:
         """Rank the conditions neither confirmed nor rejected."""
-        found = self._posterior(known)
-        return self.ranked(found.marginals, known, bool(found.certified), float(found.error_bound))
+        kept = self._suggested.get(known)
+        if kept is None:
+            found = self._posterior(known)
+            kept = self.ranked(found.marginals, known, bool(found.certified), float(found.error_bound))
+            if len(self._suggested) >= KEPT:
+                self._suggested.clear()
+            self._suggested[known] = kept
+        return kept
 
     def ranked(
         self, marginals: Floats, known: Known = NOTHING, certified: bool = True, bound: float = 0.0

@@ -51,6 +51,12 @@ class Answers:
     def __init__(self) -> None:
         self._readings: Lru[tuple[str, str], Reading] = Lru(READINGS)
         self._shown: Lru[tuple[str, str, int], Shown] = Lru(ANSWERED)
+        self._asked: Lru[tuple[str, str, int], list[s.Question]] = Lru(READINGS)
+
+    def questions(self, tagger: Tagger, visit: Visit, state: State) -> list[s.Question]:
+        """What to ask of a stored visit."""
+        key = (tagger.digest_, visit.id, state.version)
+        return self._asked.made(key, lambda: questions(self.reading(tagger, visit), state))
 
     def reading(self, tagger: Tagger, visit: Visit) -> Reading:
         """A stored visit, read once."""
@@ -65,6 +71,7 @@ class Answers:
         """A visit whose record has changed is read anew, and so is where it stands."""
         read = self._readings.put((tagger.digest_, visit.id), tagger.read(visit))
         self._shown.put((tagger.digest_, visit.id, state.version), _shown(read, state))
+        self._asked.drop((tagger.digest_, visit.id, state.version))
 
     def was_shown(self, digest: str, visit: str, version: int) -> Shown | None:
         """What was answered for this version by this model, if it is still kept."""

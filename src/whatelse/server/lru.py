@@ -30,6 +30,11 @@ class Lru(Generic[K, V]):
             self._kept[key] = value
         return value
 
+    def drop(self, key: K) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._kept.pop(key, None)
+
     def made(self, key: K, make: Callable[[], V]) -> V:
         """The value of `key`, made if it is not kept. `make` may run twice if two threads ask at once."""
         found = self.get(key)

@@ -174,7 +174,9 @@ async def questions(service: Here, key: str, about: str | None = None) -> schema
     def work() -> schemas.Questions:
         state = service.store.state(visit.id)
         reading = service.answers.reading(tagger, visit)
-        asked, tests = answers.questions(reading, state, name), answers.tests(answers.view(reading, state))
+        kept = service.answers.questions
+        asked = kept(tagger, visit, state) if name is None else answers.questions(reading, state, name)
+        tests = answers.tests(answers.view(reading, state))
         return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked, tests=tests)
 
     return await service.run_aside(work)
