@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from whatelse.store import Decision, Store, StoreError
 from whatelse.store.backup import backup, restore, verify
@@ -25,6 +26,8 @@ def old(tmp_path: Path) -> str:
 def test_database_of_version_0_2_opens_verifies_and_goes_on(old: str) -> None:
     store = Store(old)
     try:
+        with store.engine.connect() as connection:
+            assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() == "0004"
         assert verify(store.engine).decisions.lines == 3
         assert store.state("v1").confirmed == ("fall",) and store.access.list()[0].name == "Dr. Ada"
         store.record(Decision("v1", 2, "tag", "gout", "confirmed", "ada", "d" * 64, "r4")).result()

@@ -9,7 +9,8 @@ import logging
 import time
 
 from whatelse.errors import WhatelseError
-from whatelse.server.ehr.cds.log import prune
+from whatelse.server.ehr.cds import log as cards
+from whatelse.server.ehr.smart import launches
 from whatelse.server.service import Service
 from whatelse.store import audit
 
@@ -60,8 +61,10 @@ async def _forget(service: Service) -> None:
         count = await service.pools.slow.run(audit.prune, engine, settings.audit_days)
         log.info("audit lines removed by age: %d", count)
     if settings.cds_days:
-        count = await service.pools.slow.run(prune, engine, settings.cds_days)
+        count = await service.pools.slow.run(cards.prune, engine, settings.cds_days)
         log.info("cards and looks removed by age: %d", count)
+    if settings.smart_client_id:
+        await service.pools.slow.run(launches.prune, engine)
 
 
 async def _follow(service: Service, digest: str) -> None:

@@ -140,7 +140,7 @@ def _fhir(base: str) -> str:
 
 def _launch(settings: Settings, base: str) -> str:
     """Begin a standalone launch: the EHR's sign-in must take this client and this redirect address."""
-    from whatelse.server.ehr.smart.routes import authorization_request
+    from whatelse.server.ehr.smart.launcher import authorization_request
 
     endpoints = discover(base)
     if not endpoints.keys:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ class Service:
         self.routes = RouteTable()  # of the app that serves
         self.ready = False
         self._loading = threading.Lock()  # or of two loads at once the older model might be the last
-        self.launched: Callable[[Any], Person | None] = lambda request: None  # whom a launch of an EHR let in
+        self.launched: Callable[[Any], Awaitable[Person | None]] = _nobody  # whom a launch of an EHR let in
         self.closing: list[Callable[[], None]] = []  # what others need done before the database is closed
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
@@ -82,6 +82,10 @@ class Service:
         for close in self.closing:
             close()
         self.store.close()
+
+
+async def _nobody(_: Any) -> None:
+    return None
 
 
 def without_folders(text: str) -> str:

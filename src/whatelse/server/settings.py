@@ -154,8 +154,8 @@ class Settings(EhrSettings, BaseSettings):
             raise SettingsError("the workbench is in one process's memory: it needs workers 1; serve it apart")
         if problem := self.ehr_problem(self.loopback):
             raise SettingsError(problem)
-        if self.workers > 1 and (self.smart_client_id or self.cds_hooks):
-            raise SettingsError("launches and tokens used by an EHR are in one process's memory: it needs workers 1")
+        if self.workers > 1 and self.cds_hooks:
+            raise SettingsError("used tokens of hook calls are in one process's memory: cds_hooks needs workers 1")
 
     @property
     def cookie_secure(self) -> bool:

@@ -141,3 +141,13 @@ cds_look = sa.Table(
 cds_switch = sa.Table(
     "cds_switch", metadata, sa.Column("name", sa.String(32), primary_key=True), sa.Column("value", sa.String(32))
 )
+
+# SMART launches, at the EHR's sign-in (visit "") or open: `server/ehr/smart/launches.py`. Removed when they are over.
+launch = sa.Table(
+    "launch",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),  # SHA-256 of the launch's state, or of the browser's cookie
+    sa.Column("visit", sa.String(32), primary_key=True),  # key of the visit
+    sa.Column("sealed", sa.Text, nullable=False),  # the rest, which only the browser's cookie opens
+    sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+)

@@ -20,10 +20,10 @@ def attach(app: FastAPI, service: Service) -> list[Router]:
         service.closing.append(app.state.cards.close)
         routers.append(hooks.make_router())
     if settings.smart_client_id:
-        from whatelse.server.ehr.smart import routes
+        from whatelse.server.ehr.smart import launcher, routes
 
-        app.state.smart = routes.Smart(service)
-        service.launched = app.state.smart.launches.person
+        app.state.smart = launcher.Smart(service)
+        service.launched = app.state.smart.person
         service.closing.append(app.state.smart.close)
         routers.append(routes.router)
     return routers

@@ -51,7 +51,7 @@ class Gate:
     async def person(self, request: Request) -> Person:
         """Whoever asks; 401 if nobody we know, 403 if a cookie comes without its CSRF token, 429 if too often."""
         address = address_of(request)
-        person = self._service.launched(request) or await self._known(request, address)
+        person = await self._service.launched(request) or await self._known(request, address)
         if person is None:
             raise HTTPException(401, "sign in first", {"WWW-Authenticate": "Bearer"})
         request.state.person = person

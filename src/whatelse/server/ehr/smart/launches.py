@@ -1,25 +1,34 @@
-"""Launches: those under way, and those that are open in a browser. All of it is in memory, and access tokens are
-nowhere else: a restart ends every launch, and the EHR starts the next."""
+"""Launches in the database: those at the EHR's sign-in, and those that are open in a browser.
+
+A row is sealed (Fernet) with a key made of a secret that only the browser has, in a cookie: whoever reads the database
+finds no access token, no person and no patient in it. Launches survive a restart, and every process on the database
+knows them. What was read of a record is not stored.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import hmac
+import json
 import secrets
 import threading
-import time
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fastapi import Request
+import sqlalchemy as sa
+from cachetools import TTLCache
+from cryptography.fernet import Fernet, InvalidToken
 
-from whatelse.server.ehr.smart.oauth import Access, Endpoints, LaunchError
-from whatelse.store import Person
+from whatelse.server.ehr.smart.oauth import Endpoints, LaunchError
+from whatelse.store import schema
+from whatelse.store.engine import reading, writing
 
 COOKIE, STATE_COOKIE = "whatelse_launch", "whatelse_state"
-UNDER_WAY = 600.0  # seconds to come back from the EHR's sign-in
-MOST = 10_000
+UNDER_WAY = timedelta(minutes=10)  # to come back from the EHR's sign-in
+MOST = 10_000  # launches at the sign-in
+REMEMBERED = 5.0  # seconds: who signed out in another process is let in no longer than that
+_launch = schema.launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,125 +40,144 @@ class Pending:
     verifier: str
     nonce: str
     redirect: str
-    browser: str
-    at: float = field(default_factory=time.monotonic)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """A visit that is open, and the access that it was read with."""
-
-    issuer: str
-    endpoints: Endpoints
-    access: Access
-    patient: str
-    encounter: str
-    banner: dict[str, Any] | None
-    unseen: tuple[str, ...]
-    until: float
-
-
-@dataclass(slots=True)
-class Session:
-    """A browser: who it is, and the visits that were launched in it by key."""
+    """A visit that is open, and the access to read it with. Times are as of time.time()."""
 
     user: str
     issuer: str
-    role: str
-    csrf: str
-    launches: dict[str, Launch]
+    endpoints: Endpoints
+    token: str
+    refresh: str | None
+    expires: float
+    patient: str
+    encounter: str
+    banner: bool  # whether the EHR wants the patient's name shown
+    until: float
+    read: float  # when somebody asked for the record; a process that read it before reads it again
 
 
 class Launches:
-    """Threads may share it."""
+    """Launches of one database. Threads may share it."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pending: dict[str, Pending] = {}
-        self._used: dict[str, float] = {}
-        self._sessions: dict[str, Session] = {}
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._open: TTLCache[str, dict[str, Launch]] = TTLCache(10_000, REMEMBERED)
+        self._lock = threading.Lock()  # of `_open`
 
-    # ---- under way
+    # ---- at the sign-in
 
-    def begin(self, pending: Pending) -> str:
-        """A new state for the EHR's sign-in."""
-        state = secrets.token_urlsafe(32)
-        with self._lock:
-            self._drop()
-            if len(self._pending) >= MOST:
+    def begin(self, pending: Pending) -> tuple[str, str]:
+        """A new state for the EHR's sign-in, and the secret of the browser that it must come back in."""
+        state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        waiting = sa.select(sa.func.count()).select_from(_launch).where(_launch.c.visit == "")
+        prune(self._engine)
+        with writing(self._engine) as connection:
+            if connection.execute(waiting).scalar_one() >= MOST:
                 raise LaunchError("crowded", "Too many launches are under way. Try again in some minutes.", 503)
-            self._pending[state] = pending
-        return state
+            row = {"name": digest(state), "visit": "", "sealed": _seal(browser, pending), "until": _now() + UNDER_WAY}
+            connection.execute(_launch.insert().values(**row))
+        return state, browser
 
     def come_back(self, state: str, browser: str) -> Pending:
         """The launch of a state, once, in the browser that it began in."""
-        with self._lock:
-            self._drop()
-            pending = self._pending.pop(state, None)
-            used = state in self._used
-            if pending is not None:
-                self._used[state] = time.monotonic()
+        own = (_launch.c.name == digest(state), _launch.c.visit == "", _launch.c.until > _now())
+        with writing(self._engine) as connection:
+            sealed = connection.execute(sa.select(_launch.c.sealed).where(*own)).scalar()
+            # what was used stays, empty: of two who come at once one changes the row
+            unused = _launch.update().where(*own, _launch.c.sealed != "").values(sealed="")
+            used = sealed is not None and connection.execute(unused).rowcount == 0
+        if sealed is None:
+            says = "This launch is not known here, or took too long. Launch the app again from the EHR."
+            raise LaunchError("state", says)
         if used:
             raise LaunchError("replayed", "This launch has been used. Launch the app again from the EHR.")
-        if pending is None:
-            raise LaunchError(
-                "state", "This launch is not known here, or took too long. Launch the app again from the EHR."
-            )
-        if not hmac.compare_digest(pending.browser, digest(browser)):
-            raise LaunchError(
-                "browser", "This launch began in another browser. Launch the app again from the EHR.", 403
-            )
-        return pending
-
-    def _drop(self) -> None:
-        late = time.monotonic() - UNDER_WAY
-        self._pending = {state: p for state, p in self._pending.items() if p.at > late}
-        self._used = {state: at for state, at in self._used.items() if at > late}
-        self._sessions = {
-            name: session
-            for name, session in self._sessions.items()
-            if any(launch.until > time.time() for launch in session.launches.values())
-        }
+        found = _unseal(browser, sealed)
+        if found is None:
+            says = "This launch began in another browser. Launch the app again from the EHR."
+            raise LaunchError("browser", says, 403)
+        return Pending(**found)
 
     # ---- open
 
-    def open(self, cookie: str | None, user: str, role: str, key: str, launch: Launch) -> str:
+    def open(self, cookie: str | None, key: str, launch: Launch) -> str:
         """Open a visit; in the session of this browser if it is the same person of the same EHR. Returns the cookie."""
-        with self._lock:
-            known = self._sessions.get(digest(cookie)) if cookie else None
-            if cookie and known is not None and (known.user, known.issuer) == (user, launch.issuer):
-                known.launches[key] = launch
-                return cookie
+        known = self.of(cookie, fresh=True) if cookie else {}
+        if not cookie or not known or any((o.user, o.issuer) != (launch.user, launch.issuer) for o in known.values()):
             if cookie:
-                self._sessions.pop(digest(cookie), None)
-            made = secrets.token_urlsafe(32)
-            while len(self._sessions) >= MOST:
-                del self._sessions[next(iter(self._sessions))]
-            self._sessions[digest(made)] = Session(user, launch.issuer, role, secrets.token_urlsafe(32), {key: launch})
-            return made
+                self.close(cookie)
+            cookie = secrets.token_urlsafe(32)
+        self.put(cookie, key, launch)
+        return cookie
 
-    def session(self, request: Request) -> Session | None:
-        """The session of a request's browser."""
-        cookie = request.cookies.get(COOKIE)
-        return self._sessions.get(digest(cookie)) if cookie else None
+    def put(self, cookie: str, key: str, launch: Launch) -> None:
+        """Keep a launch, in place of an older one of the same visit."""
+        row = {"name": digest(cookie), "visit": key, "sealed": _seal(cookie, launch)}
+        with writing(self._engine) as connection:
+            connection.execute(_launch.delete().where(_launch.c.name == row["name"], _launch.c.visit == key))
+            connection.execute(_launch.insert().values(**row, until=datetime.fromtimestamp(launch.until, UTC)))
+        self._forget(cookie)
 
-    def person(self, request: Request) -> Person | None:
-        """Whoever a launch let in, for the visits that were launched and no other; None if it was nobody or is over."""
-        session = self.session(request)
-        now = time.time()
-        keys = [key for key, launch in session.launches.items() if launch.until > now] if session else []
-        if session is None or not keys:
-            return None
-        until = datetime.fromtimestamp(max(session.launches[key].until for key in keys), UTC)
-        return Person(session.user, session.role, until, session.csrf, only=frozenset(keys))
-
-    def close(self, request: Request) -> None:
-        """Sign out."""
+    def of(self, cookie: str, fresh: bool = False) -> dict[str, Launch]:
+        """The launches that are open in a browser, by the key of their visit. fresh: as the database has them now."""
+        name = digest(cookie)
         with self._lock:
-            if cookie := request.cookies.get(COOKIE):
-                self._sessions.pop(digest(cookie), None)
+            found = None if fresh else self._open.get(name)
+        if found is None:
+            own = (_launch.c.name == name, _launch.c.visit != "", _launch.c.until > _now())
+            with reading(self._engine) as connection:
+                rows = connection.execute(sa.select(_launch.c.visit, _launch.c.sealed).where(*own)).all()
+            opened = {row.visit: _unseal(cookie, row.sealed) for row in rows}
+            found = {key: Launch(**said) for key, said in opened.items() if said is not None}
+            with self._lock:
+                self._open[name] = found
+        return found
+
+    def close(self, cookie: str) -> None:
+        """Sign out."""
+        with writing(self._engine) as connection:
+            connection.execute(_launch.delete().where(_launch.c.name == digest(cookie)))
+        self._forget(cookie)
+
+    def _forget(self, cookie: str) -> None:
+        with self._lock:
+            self._open.pop(digest(cookie), None)
 
 
-def digest(text: str) -> str:
-    """What is kept of a secret."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def prune(engine: sa.Engine) -> int:
+    """Remove launches that are over; returns how many."""
+    with writing(engine) as connection:
+        return connection.execute(_launch.delete().where(_launch.c.until <= _now())).rowcount
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret, to find its rows by."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def csrf_of(cookie: str) -> str:
+    """The CSRF token of a session: made of its cookie, which scripts cannot read."""
+    return digest("csrf " + cookie)
+
+
+def _box(secret: str) -> Fernet:
+    return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"launch " + secret.encode("utf-8", "replace")).digest()))
+
+
+def _seal(secret: str, launch: Pending | Launch) -> str:
+    return _box(secret).encrypt(json.dumps(asdict(launch)).encode()).decode()
+
+
+def _unseal(secret: str, sealed: str) -> dict[str, Any] | None:
+    """The fields of a launch; None if it was sealed by another secret."""
+    try:
+        found = json.loads(_box(secret).decrypt(sealed))
+    except InvalidToken:
+        return None
+    return {**found, "endpoints": Endpoints(**found["endpoints"])}
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
