@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from whatelse.io.text_table import TextTable
+from whatelse.io.text_table import Printed, TextTable
 
 SURPRISE, DANGER = 0.7, 0.2  # chosen on the project's own vignettes (docs/results.md)
 ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.01, 15.0, 3  # what makes a dangerous condition an alert; at most so many
@@ -52,7 +52,7 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestions:
+class Suggestions(Printed):
     """Ranked tags; `certified` says that error_bound is within the tolerance asked for. digest: of the model.
 
     caveat   what must be said with them (`UNCALIBRATED`), or nothing
@@ -94,12 +94,6 @@ class Suggestions:
             bound = f"not certified: probabilities may be off by up to {self.error_bound:.2g}"
         return TextTable("", ("what else?", "probability", "usually"), rows, tuple(filter(None, (bound, self.caveat))))
 
-    def __str__(self) -> str:
-        return self.shown().text()
-
-    def _repr_html_(self) -> str:
-        return self.shown().html()
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -123,7 +117,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Printed):
     """total = prior + reasons + absent + others + sureness + rest, in log odds.
 
     reasons    what the record says, and the anchor where it is silent; sorted by size, largest first
@@ -156,12 +150,6 @@ class Explanation:
         rows.append((f"in all, {chance:.1%}", f"{self.total:+.2f}"))
         moved = tuple(f"confirming {name} moved it by {by:+.2f}" for name, by in self.confirmed.items())
         return TextTable(f"why {self.condition}", ("because", "log odds"), tuple(rows), moved)
-
-    def __str__(self) -> str:
-        return self.shown().text()
-
-    def _repr_html_(self) -> str:
-        return self.shown().html()
 
 
 @dataclass(frozen=True, slots=True)

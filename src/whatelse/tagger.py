@@ -200,39 +200,23 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Reading(self, visit)
 
     def suggest(
-        self,
-        visit: Visit,
-        confirmed: Iterable[str] = (),
-        rejected: Iterable[str] = (),
-        present: Iterable[str] = (),
+        self, visit: Visit, confirmed: Iterable[str] = (), rejected: Iterable[str] = (), present: Iterable[str] = (),
         absent: Iterable[str] = (),
-    ) -> Suggestions:
+    ) -> Suggestions:  # fmt: skip
         """Rank the conditions neither confirmed nor rejected; present and absent are findings that were asked about."""
         return self.read(visit).suggest(_known(confirmed, rejected, present, absent))
 
     def why(
-        self,
-        visit: Visit,
-        condition: str,
-        confirmed: Iterable[str] = (),
-        rejected: Iterable[str] = (),
-        present: Iterable[str] = (),
-        absent: Iterable[str] = (),
-        most: int = 12,
-    ) -> Explanation:
+        self, visit: Visit, condition: str, confirmed: Iterable[str] = (), rejected: Iterable[str] = (),
+        present: Iterable[str] = (), absent: Iterable[str] = (), most: int = 12,
+    ) -> Explanation:  # fmt: skip
         """The findings for and against one tag in log odds, at most `most` of them, with their places in the record."""
         return self.read(visit).why(_known(confirmed, rejected, present, absent), condition, most)
 
     def ask(
-        self,
-        visit: Visit,
-        confirmed: Iterable[str] = (),
-        rejected: Iterable[str] = (),
-        present: Iterable[str] = (),
-        absent: Iterable[str] = (),
-        about: str | None = None,
-        most: int = 5,
-    ) -> tuple[Question, ...]:
+        self, visit: Visit, confirmed: Iterable[str] = (), rejected: Iterable[str] = (), present: Iterable[str] = (),
+        absent: Iterable[str] = (), about: str | None = None, most: int = 5,
+    ) -> tuple[Question, ...]:  # fmt: skip
         """The findings not in the record whose answer is expected to tell most, about all open tags or about one."""
         return self.read(visit).ask(_known(confirmed, rejected, present, absent), about, most)
 

@@ -1,13 +1,13 @@
-"""Doubts: what is wrong with what learning is about to be given, in plain words, as far as it can be seen beforehand.
+"""Checks of a cohort before learning: problems that the learned probabilities would not show.
 
-A learner makes a model of anything. Rates that do not fit the anchors, an anchor that hardly fires, two conditions with
-one anchor, ten labels: all of these come out as probabilities that look like others. What is hopeless is refused by
-name; what is doubtful is said.
+Examples: noise rates that do not fit the anchors, an anchor that hardly ever fires, two conditions with one anchor, ten
+labels. A problem that makes learning hopeless is refused with the condition's name; any other is printed.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
+from whatelse.types import Ints
 
 FEW_ANCHORS = 30
 FEW_VISITS = 1_000
@@ -42,48 +43,45 @@ class Doubt:
 
 def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
     """What can be seen before learning; `rates` as they were told, None where they come from the cohort. O(N m^2)."""
-    A, N = cohort.A, len(cohort)
-    labels = np.zeros(A.shape[1], int) if cohort.Y is None else cohort.known.sum(0)
-    cases = np.zeros(A.shape[1], int) if cohort.Y is None else (cohort.Y & cohort.known).sum(0)
-    fires = A.sum(0)
-    found = []
+    return [*_of_labels(cohort), *_of_conditions(cohort, rates), *_same_anchor(cohort)]
+
+
+def _counts(cohort: Cohort) -> tuple[Ints, Ints]:
+    """(m,) labels of each condition, and those that say that a visit has it."""
+    if cohort.Y is None:
+        return np.zeros(cohort.A.shape[1], np.int64), np.zeros(cohort.A.shape[1], np.int64)
+    return cohort.known.sum(0), (cohort.Y & cohort.known).sum(0)
+
+
+def _of_labels(cohort: Cohort) -> Iterator[Doubt]:
+    """Whether there are enough visits and labels, and both kinds of label."""
+    N, m = cohort.A.shape
+    labels, cases = _counts(cohort)
     if N < FEW_VISITS:
-        found.append(
-            Doubt(None, f"{N:,} visits are few for {A.shape[1]} conditions: expect little; some thousands are needed")
-        )
+        yield Doubt(None, f"{N:,} visits are few for {m} conditions: expect little; some thousands are needed")
     if labels.any() and (visits := int(cohort.known.any(1).sum())) < FEW_LABELS:
-        found.append(
-            Doubt(None, f"{visits:,} labelled visits say next to nothing: label some {4 * FEW_LABELS} or more")
-        )
+        yield Doubt(None, f"{visits:,} labelled visits say next to nothing: label some {4 * FEW_LABELS} or more")
     if labels.any() and not cases.any():
-        found.append(
-            Doubt(
-                None,
-                f"all {int(labels.sum()):,} labels are 0: conditions will look rarer than they are, unless visits were "
-                "chosen at random and really have none; write 1 where a visit has one",
-            )
-        )
+        says = "conditions will look rarer than they are, unless visits were chosen at random and really have none"
+        yield Doubt(None, f"all {int(labels.sum()):,} labels are 0: {says}; write 1 where a visit has one")
+
+
+def _of_conditions(cohort: Cohort, rates: NoiseRates | None) -> Iterator[Doubt]:
+    """Whether there is enough to learn each condition from."""
+    N, fires = len(cohort), cohort.A.sum(0)
+    labels, cases = _counts(cohort)
     for i, condition in enumerate(cohort.conditions):
         if not fires[i] and not cases[i]:
-            found.append(
-                Doubt(
-                    condition,
-                    f"its anchor never fires in {N:,} visits and no visit is labelled with it{_elsewhere(cohort, i)}",
-                    True,
-                )
-            )
+            says = f"its anchor never fires in {N:,} visits and no visit is labelled with it{_elsewhere(cohort, i)}"
+            yield Doubt(condition, says, True)
         elif 0 < fires[i] < FEW_ANCHORS and cases[i] < FEW_ANCHORS:
-            found.append(
-                Doubt(condition, f"its anchor fires in {fires[i]:,} of {N:,} visits only: too few to learn much from")
-            )
+            yield Doubt(condition, f"its anchor fires in {fires[i]:,} of {N:,} visits only: too few to learn much from")
         if labels[i] and labels[i] == cases[i] and (labels > cases).any():  # all of them: nothing is learned (rates_of)
             said = "its one label is" if labels[i] == 1 else f"all of its {labels[i]:,} labels are"
-            found.append(
-                Doubt(condition, f"{said} 1: it will look commoner than it is; write 0 where a visit does not have it")
-            )
+            says = f"{said} 1: it will look commoner than it is; write 0 where a visit does not have it"
+            yield Doubt(condition, says)
         if rates is not None:
-            found += _of_rates(condition, rates, i, int(fires[i]), N)
-    return found + _same_anchor(cohort)
+            yield from _of_rates(condition, rates, i, int(fires[i]), N)
 
 
 def _elsewhere(cohort: Cohort, i: int) -> str:
@@ -96,47 +94,29 @@ def _elsewhere(cohort: Cohort, i: int) -> str:
     return ""
 
 
-def _of_rates(condition: str, rates: NoiseRates, i: int, fires: int, N: int) -> list[Doubt]:
+def _of_rates(condition: str, rates: NoiseRates, i: int, fires: int, N: int) -> Iterator[Doubt]:
     """Whether the rates of one condition fit how often its anchor fires, and whether they say anything."""
-    found = []
     implied, seen = float(rates.anchor_rate[i]), fires / N
     error = np.sqrt(max(implied * (1 - implied), 1e-12) / N)
     if abs(seen - implied) > 4 * error and not implied / WRONG_RATE <= seen <= implied * WRONG_RATE:
-        found.append(
-            Doubt(
-                condition,
-                f"the rates imply that its anchor fires in {implied:.2%} of visits, and it fires in {seen:.2%}: prior, "
-                "sensitivity or false positive rate is wrong",
-            )
-        )
+        says = f"the rates imply that its anchor fires in {implied:.2%} of visits, and it fires in {seen:.2%}"
+        yield Doubt(condition, f"{says}: prior, sensitivity or false positive rate is wrong")
     if rates.ppv[i] < NEAR_PRIOR * rates.prior[i]:
-        found.append(
-            Doubt(
-                condition,
-                f"where its anchor fires {rates.ppv[i]:.1%} have it, {rates.prior[i]:.1%} of all visits do: the anchor "
-                "says next to nothing",
-            )
-        )
-    return found
+        says = f"where its anchor fires {rates.ppv[i]:.1%} have it, {rates.prior[i]:.1%} of all visits do"
+        yield Doubt(condition, f"{says}: the anchor says next to nothing")
 
 
-def _same_anchor(cohort: Cohort) -> list[Doubt]:
+def _same_anchor(cohort: Cohort) -> Iterator[Doubt]:
     """Pairs of conditions whose anchors fire in the same visits."""
     A = cohort.A.astype(np.int64)
     both, fires = A.T @ A, A.sum(0)
-    found = []
-    for i in range(len(fires)):
-        for k in range(i):
-            either = fires[i] + fires[k] - both[i, k]
-            if both[i, k] >= 10 and both[i, k] >= SAME * either:
-                one = both[i, k] == either
-                said = f"has the same anchor as {cohort.conditions[k]!r}" if one else (
-                    f"shares {both[i, k]:,} of {either:,} visits with the anchor of {cohort.conditions[k]!r}"
-                )  # fmt: skip
-                found.append(
-                    Doubt(cohort.conditions[i], said + ": nothing tells the two apart; give each its own", bool(one))
-                )
-    return found
+    for i, k in zip(*np.tril_indices(len(fires), -1), strict=True):
+        either = fires[i] + fires[k] - both[i, k]
+        if both[i, k] >= max(10, SAME * either):
+            one, other = bool(both[i, k] == either), cohort.conditions[k]
+            said = f"shares {both[i, k]:,} of {either:,} visits with the anchor of {other!r}"
+            said = f"has the same anchor as {other!r}" if one else said
+            yield Doubt(cohort.conditions[i], f"{said}: nothing tells the two apart; give each its own", one)
 
 
 def refuse_hopeless(found: list[Doubt]) -> None:

@@ -1,4 +1,4 @@
-"""Rows of tags to a Parquet, CSV or JSON Lines file, which appears whole or not at all."""
+"""Rows of tags to a Parquet, CSV or JSON Lines file, written atomically."""
 
 from __future__ import annotations
 

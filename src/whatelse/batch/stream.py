@@ -54,7 +54,6 @@ def tag_file(
     about: Any = None,
     workers: int | None = None,
     told: Told | None = None,
-    total: int = 0,
 ) -> Done:
     """Write the tags of visits to `out` (.parquet, .csv or .jsonl), a row each; see `answers.schema_of`.
 
@@ -76,7 +75,7 @@ def tag_file(
     start = (str(model), tuple(confirmed), tuple(rejected))
     for batch in _answered(remaining, start, workers or os.cpu_count() or 1):
         parts.add(batch)
-        tell("tagging visits", parts.rows, total)
+        tell("tagging visits", parts.rows, 0)
     parts.flush()
     uncertified = write_rows(parts.batches(), schema_of(tagger), target)
     parts.remove()

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def annotators(
-    cohort: Path = COHORT,
-    votes: list[Path] | None = VOTES,
-    labels: list[Path] | None = LABELS,
-    as_json: bool = JSON,
+    cohort: Path = COHORT, votes: list[Path] | None = VOTES, labels: list[Path] | None = LABELS, as_json: bool = JSON
 ) -> None:
     """What annotators are worth: coverage, conflict and estimated error rates, in all and by condition.
 

@@ -26,7 +26,7 @@ from whatelse.cohort.folder import (
     write_columns,
     write_header,
 )
-from whatelse.cohort.vocabulary import Vocabulary
+from whatelse.cohort.vocabulary import HasVocabulary, Vocabulary
 from whatelse.errors import CohortError
 from whatelse.io.files import write_folder
 from whatelse.io.text_table import TextTable
@@ -36,7 +36,7 @@ NAMED = 6  # conditions that `repr` names
 
 
 @dataclass(frozen=True, eq=False)
-class Cohort:
+class Cohort(HasVocabulary):
     """N visits, n findings, m conditions.
 
     X           (N, n) CSR of uint8 ones, anchors included as columns; indices sorted and distinct in each row
@@ -93,16 +93,6 @@ class Cohort:
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """The m conditions' names."""
-        return self.vocabulary.conditions
-
-    @property
-    def anchor_columns(self) -> NDArray[np.intp]:
-        """(m,) the columns of X that are anchors."""
-        return self.vocabulary.anchor_columns
 
     @cached_property
     def A(self) -> Bools:

@@ -292,3 +292,19 @@ def _strings(value: Iterable[Any]) -> Sequence[str]:
     if isinstance(value, str) or not all(isinstance(item, str) for item in items):
         raise TypeError("needs a list of text")
     return items
+
+
+class HasVocabulary:
+    """A cohort, here or in Spark: what its vocabulary says of conditions and anchors."""
+
+    vocabulary: Vocabulary
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The m conditions' names."""
+        return self.vocabulary.conditions
+
+    @property
+    def anchor_columns(self) -> NDArray[np.intp]:
+        """(m,) which findings are the anchors: columns of X."""
+        return self.vocabulary.anchor_columns

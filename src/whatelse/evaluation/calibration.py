@@ -15,22 +15,18 @@ import numpy as np
 from whatelse.cohort import Cohort
 from whatelse.evaluation.burden import burden
 from whatelse.evaluation.reliability import by_condition, by_length, expected_over_observed, reliability
-from whatelse.evaluation.updates import Answer, answers_of, log_loss, moves, update
+from whatelse.evaluation.updates import answers_of, log_loss, moves, update
 from whatelse.noisyor.joint import Model
 
 VISITS = 5_000  # labelled visits that are looked at, at most
 
 
 def trust(model: Model, cohort: Cohort, *, visits: int = VISITS, seed: int = 0) -> dict[str, Any] | None:
-    """How far a model can be trusted, on at most `visits` labelled visits, at random; None where no visit is labelled.
+    """How far a model can be trusted, on at most `visits` labelled visits, at random; None if no visit is labelled.
 
     Cost: one posterior for each visit, each true tag and each likeliest tag that is shown.
     """
-    return trust_of(answers_of(model), cohort, visits=visits, seed=seed)
-
-
-def trust_of(answer: Answer, cohort: Cohort, *, visits: int = VISITS, seed: int = 0) -> dict[str, Any] | None:
-    """How far an `Answer` can be trusted, whatever gives it; arguments and result as of `trust`."""
+    answer = answers_of(model)
     labelled = np.flatnonzero(cohort.labelled)
     if cohort.Y is None or not labelled.size:
         return None

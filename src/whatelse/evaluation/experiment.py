@@ -16,7 +16,7 @@ from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, WhatelseError
 from whatelse.evaluation.calibration import trust
 from whatelse.evaluation.measures import top_terms
-from whatelse.evaluation.result_cache import Measured, Shelf
+from whatelse.evaluation.result_cache import Measured, ResultCache
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TAUGHT, TOLERANT
 from whatelse.learning import learners as learning
 from whatelse.learning.baselines import elkan_noto, noise_tolerant
@@ -105,7 +105,7 @@ class Experiment:
             TAUGHT: lambda: self._by_name(learning.DEFAULT, labels=True),
             ORACLE: lambda: self._by_name("oracle"),
         }
-        shelf = Shelf(self.plan.keep / "rows" if self.plan.keep else None, self.about)
+        cache = ResultCache(self.plan.keep / "rows" if self.plan.keep else None, self.about)
         measured, left_out = {}, []
         for done, (name, way) in enumerate(ways.items()):
             self.told(name, done, len(ways))
@@ -113,14 +113,14 @@ class Experiment:
                 left_out.append({"model": name, "why": why})
                 continue
             depends = self._depends(name)
-            row = shelf.take(name, depends)
+            row = cache.get(name, depends)
             if row is None:
                 try:
                     row = self._measure(way)
                 except WhatelseError as error:  # the other rows are still worth having
                     left_out.append({"model": name, "why": str(error)})
                     continue
-                shelf.put(name, depends, row)
+                cache.put(name, depends, row)
             measured[name] = row
             if name == FINAL:
                 self.decay = next(float(course["l2"]) for course in row.courses if course["selected"])

@@ -50,9 +50,7 @@ def compare(
     return out
 
 
-def share_closed(
-    recoveries: Mapping[str, Recovery], low: str, high: str, seed: int = 0, resamples: int = RESAMPLES
-) -> list[dict[str, Any]]:
+def share_closed(recoveries: Mapping[str, Recovery], low: str, high: str, seed: int = 0) -> list[dict[str, Any]]:
     """How much of the distance from `low` to `high` each other model covers, with bootstrap intervals over visits.
 
     A ratio of two differences: where low and high are close its interval is wide, and where they are the other way
@@ -60,7 +58,7 @@ def share_closed(
     """
     if low not in recoveries or high not in recoveries:
         return []
-    counts = np.stack(list(resample_counts(recoveries[low].visits, resamples, seed)))
+    counts = np.stack(list(resample_counts(recoveries[low].visits, RESAMPLES, seed)))
     out = []
     for metric in METRICS:
         floor, ceiling = recoveries[low].by_visit[metric], recoveries[high].by_visit[metric]

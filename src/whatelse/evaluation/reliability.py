@@ -7,57 +7,48 @@ for each condition, for short and for long records, and where the anchor is sile
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from whatelse.noisyor.heldout_metrics import resample_counts
+from whatelse.noisyor.heldout_metrics import Interval, resample_counts
 from whatelse.types import Bools, Floats
 
 CLIP = 1e-6
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A sum over a sum, with its bootstrap percentile interval; NaN where there is nothing below the line."""
-
-    value: float
-    low: float
-    high: float
-
-
 def ratio(
     top: Floats, bottom: Floats, *, groups: ArrayLike | None = None, resamples: int = 1000, seed: int = 0
-) -> Ratio:
-    """sum(top) / sum(bottom), both (K,); groups (K,) says which belong together, and are drawn together."""
+) -> Interval:
+    """sum(top) / sum(bottom), both (K,); NaN if sum(bottom) is 0.
+
+    groups  (K,) which entries belong together, and are drawn together
+    """
     if not len(top) or not bottom.sum() > 0:
-        return Ratio(float("nan"), float("nan"), float("nan"))
+        return Interval(float("nan"), float("nan"), float("nan"))
     _, which = np.unique(np.arange(len(top)) if groups is None else np.asarray(groups), return_inverse=True)
     count = int(which.max()) + 1
     parts = np.stack([np.bincount(which, top, count), np.bincount(which, bottom, count)], 1)
     drawn = np.stack([times @ parts for times in resample_counts(count, resamples, seed)])
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = np.nanquantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
-    return Ratio(float(top.sum() / bottom.sum()), float(low), float(high))
+    return Interval(float(top.sum() / bottom.sum()), float(low), float(high))
 
 
-def reliability(
-    probability: ArrayLike, truth: ArrayLike, edges: tuple[float, ...] = EDGES
-) -> tuple[dict[str, Any], ...]:
+def reliability(probability: ArrayLike, truth: ArrayLike) -> tuple[dict[str, Any], ...]:
     """One entry for each bin that holds something: low, high, count, predicted and observed share."""
     p, y = np.asarray(probability, float).ravel(), np.asarray(truth, bool).ravel()
-    bin_ = np.clip(np.searchsorted(edges, p, side="right") - 1, -1, len(edges) - 2)
+    bin_ = np.clip(np.searchsorted(EDGES, p, side="right") - 1, -1, len(EDGES) - 2)
     out = []
-    for k in range(len(edges) - 1):
+    for k in range(len(EDGES) - 1):
         inside = bin_ == k
         if inside.any():
             out.append(
                 {
-                    "low": edges[k],
-                    "high": edges[k + 1],
+                    "low": EDGES[k],
+                    "high": EDGES[k + 1],
                     "count": int(inside.sum()),
                     "predicted": float(p[inside].mean()),
                     "observed": float(y[inside].mean()),
@@ -66,12 +57,12 @@ def reliability(
     return tuple(out)
 
 
-def expected_over_observed(probability: Floats, truth: Bools, rows: Any = slice(None)) -> Ratio:
+def expected_over_observed(probability: Floats, truth: Bools, rows: Any = slice(None)) -> Interval:
     """Over all conditions of some visits, with an interval over visits."""
     return ratio(probability[rows].sum(1), truth[rows].sum(1).astype(float))
 
 
-def by_length(probability: Floats, truth: Bools, length: ArrayLike) -> dict[str, Ratio]:
+def by_length(probability: Floats, truth: Bools, length: ArrayLike) -> dict[str, Interval]:
     """Expected over observed in the shortest and in the longest tenth of records; length (V,) of whatever measure."""
     size = np.asarray(length)
     low, high = np.quantile(size, [0.1, 0.9])
@@ -81,6 +72,6 @@ def by_length(probability: Floats, truth: Bools, length: ArrayLike) -> dict[str,
     }
 
 
-def by_condition(probability: Floats, truth: Bools) -> list[Ratio]:
+def by_condition(probability: Floats, truth: Bools) -> list[Interval]:
     """Expected over observed of each condition, with intervals over visits."""
     return [ratio(probability[:, i], truth[:, i].astype(float)) for i in range(truth.shape[1])]

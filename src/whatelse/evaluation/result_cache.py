@@ -1,6 +1,6 @@
-"""What a row of the table came to, kept in a file: `reproduce` stopped and started again goes on with the next row.
+"""Cache of finished rows of the results table, a file each: a stopped `reproduce` continues with the next row.
 
-A file is used again only if all that its row depends on is the same: both cohorts, the plan, and this program.
+A file is used again only if everything that its row depends on is the same: both cohorts, the plan, and this program.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """A folder of rows, or None for no keeping. `about` is a digest of what all of them depend on."""
+class ResultCache:
+    """Rows in a folder (None: nothing is kept). about: digest of what all rows depend on."""
 
     folder: Path | None
     about: str
 
-    def take(self, name: str, depends: Any) -> Measured | None:
+    def get(self, name: str, depends: Any) -> Measured | None:
         """The row `name` as it was kept, if it was, under the same `depends` (JSON values)."""
         if self.folder is None:
             return None

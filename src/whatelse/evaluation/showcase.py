@@ -5,7 +5,6 @@ They are looked for among visits whose truth is known, so they are illustrations
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from whatelse.errors import CohortError
 from whatelse.tagger import Tagger
 
 LEAST = 0.01  # a change of probability worth showing
+MOST = 1500  # visits to look at
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,21 @@ COMPANIONS = (
 """What a clinician thinks of next: confirmed, and what to look for then."""
 
 
-def find_examples(
-    tagger: Tagger, cohort: Cohort, wanted: Sequence[tuple[str, str]] = COMPANIONS, most: int = 1500
-) -> list[Example]:
+def find_examples(tagger: Tagger, cohort: Cohort) -> list[Example]:
     """Up to three visits, all different:
 
-    1. confirming a tag lifts its companion (one of `wanted`), in a visit that has both
+    1. confirming a tag lifts its companion (one of COMPANIONS), in a visit that has both
     2. the same for another pair or, where there is none, the largest lift of a true condition by another
     3. the largest fall of a condition that the visit does not have: it is explained away
 
     Where a model cannot do one of these (with independent priors, confirming can only lift by taking away a rival),
-    the next largest of the others stands in. Looked for in `most` visits with two or more true conditions. Costs one
+    the next largest of the others stands in. Looked for in MOST visits with two or more true conditions. Costs one
     posterior for each true condition of these visits.
     """
     if cohort.Y is None:
         raise CohortError("examples are chosen by the truth, and this cohort has no labels")
     names = list(cohort.conditions)
-    rows = np.flatnonzero(cohort.Y.sum(1) >= 2)[:most]
+    rows = np.flatnonzero(cohort.Y.sum(1) >= 2)[:MOST]
     which, given = np.nonzero(cohort.Y[rows])  # one question for each true condition of each visit
     confirmed = np.zeros((len(which), len(names)), bool)
     confirmed[np.arange(len(which)), given] = True
@@ -68,7 +66,7 @@ def find_examples(
     lift = np.where(confirmed, 0.0, after - before)
     truth, ids = cohort.Y[rows][which], cohort.ids[rows][which]
     pair = np.zeros((len(names), len(names)), bool)
-    for first, then in wanted:
+    for first, then in COMPANIONS:
         if first in names and then in names:
             pair[names.index(first), names.index(then)] = True
     found: list[Example] = []

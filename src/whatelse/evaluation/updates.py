@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from whatelse.evaluation.reliability import CLIP, Ratio, ratio, reliability
+from whatelse.evaluation.reliability import CLIP, ratio, reliability
+from whatelse.noisyor.heldout_metrics import Interval
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import Model
 from whatelse.types import Bools, Floats
@@ -100,11 +101,11 @@ class Update:
 
     times: int
     visits: int
-    loss: Ratio
+    loss: Interval
     before: float
     after: float
-    expected: Ratio
-    expected_before: Ratio
+    expected: Interval
+    expected_before: Interval
     bins: tuple[dict[str, Any], ...]
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+
+LINES: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
 
 
 def templates(package: str) -> Environment:
     """The folder `templates` of a package. Values are escaped, and a name that nobody gave is an error."""
-    return Environment(
-        loader=PackageLoader(package),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    return Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, **LINES)
 
 
 def html(text: str) -> Markup:

@@ -36,6 +36,21 @@ class TextTable:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
+class Printed:
+    """What prints as the table that its `shown` makes, in a terminal and in a notebook."""
+
+    __slots__ = ()
+
+    def shown(self) -> TextTable:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.shown().text()
+
+    def _repr_html_(self) -> str:
+        return self.shown().html()
+
+
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     cells = [f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
     return "  ".join(cells).rstrip()

@@ -73,16 +73,9 @@ class _Both:
 
 
 def compare_models(
-    old: Tagger,
-    new: Tagger,
-    cohort: Cohort,
-    labels: LabelSet | None = None,
-    *,
-    visits: int = VISITS,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    old: Tagger, new: Tagger, cohort: Cohort, labels: LabelSet | None = None, **options: int
 ) -> Comparison:
-    """Compare on the cohort's own labels, or on others, of at most so many visits at random.
+    """Compare on the cohort's own labels, or on others; options: visits, seed and resamples as of `compare_sides`.
 
     Both models must have the conditions and findings of the cohort. Cost: for each model a posterior for each visit,
     each true tag and each false one that is rejected.
@@ -90,8 +83,8 @@ def compare_models(
     for tagger in (old, new):
         tagger.vocabulary_.check_same(cohort.vocabulary)
     said = LabelSet.of_cohort(cohort) if labels is None else labels
-    sides = ModelView.about(old, cohort.X, cohort.conditions), ModelView.about(new, cohort.X, cohort.conditions)
-    return compare_sides(*sides, said, cohort.conditions, visits=visits, seed=seed, resamples=resamples)
+    before, after = (ModelView.about(tagger, cohort.X, cohort.conditions) for tagger in (old, new))
+    return compare_sides(before, after, said, cohort.conditions, **options)
 
 
 def compare_sides(
@@ -104,7 +97,10 @@ def compare_sides(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """The same for two models that read the same visits each in its own way; `said` is of these m conditions."""
+    """The same for two models that read the same visits each in its own way; `said` is of these m conditions.
+
+    visits  labelled visits to compare on, at most, at random
+    """
     labelled = np.flatnonzero(said.known.any(1))
     if not labelled.size:
         raise CohortError("no visit is labelled, and without labels nobody can tell which model is better: label some")

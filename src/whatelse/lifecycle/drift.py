@@ -24,12 +24,11 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from whatelse.annotators.decisions import Opinion
 from whatelse.cohort import Vocabulary
-from whatelse.types import Floats
+from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Visit
 
 AT_ONCE = 500  # visits read in one pass
@@ -47,8 +46,8 @@ class Week:
 
     begins: date | None
     visits: int = 0
-    days: dict[date | None, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    days: dict[date | None, tuple[int, Ints]] = field(default_factory=dict)
+    counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     unknown: float = 0.0  # sums over visits that have words: share of those that are unknown, and its square
     unknown_squared: float = 0.0
     with_words: int = 0
@@ -165,13 +164,18 @@ def _rare(learned: Floats, N: int, n: int, tail: float, *, upper: bool) -> Float
     return high
 
 
-def out_of_band(vocabulary: Vocabulary, counts: NDArray[np.int64], visits: int) -> NDArray[np.bool_]:
+def out_of_band(vocabulary: Vocabulary, counts: Ints, visits: int) -> Bools:
     """(n,) the findings whose `counts` (n,) among so many visits left their bands; none where visits are too few."""
     if visits < FEW:
         return np.zeros(counts.size, bool)
     low, high = band(vocabulary.counts.astype(float), vocabulary.visits, visits, FALSE_ALARMS / counts.size)
+    return _left(vocabulary, counts, visits, low, high)
+
+
+def _left(vocabulary: Vocabulary, counts: Ints, visits: int, low: Floats, high: Floats) -> Bools:
+    """(n,) the findings whose counts are outside of low … high, by a factor that is worth saying."""
     ratio = (counts + 0.5) / (visits * (vocabulary.counts + 0.5) / (vocabulary.visits + 1.0) + 0.5)
-    left: NDArray[np.bool_] = ((counts < low) | (counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
+    left: Bools = ((counts < low) | (counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
     return left
 
 
@@ -179,8 +183,7 @@ def _findings(vocabulary: Vocabulary, week: Week, wider: Floats, chance: float) 
     N, n = vocabulary.visits, week.visits
     low, high = band(vocabulary.counts.astype(float), N, n, chance, wider)
     usual = (vocabulary.counts + 0.5) / (N + 1.0)
-    ratio = (week.counts + 0.5) / (n * usual + 0.5)
-    left = ((week.counts < low) | (week.counts > high)) & ((ratio >= WORTH) | (ratio <= 1 / WORTH))
+    left = _left(vocabulary, week.counts, n, low, high)
     out = []
     for j in np.flatnonzero(left).tolist():
         name = vocabulary.names[j]

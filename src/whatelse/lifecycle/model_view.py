@@ -1,7 +1,7 @@
 """ModelView: a model that is compared with another, and the visits as it reads them.
 
-Two models may have been taught other findings (another anchor takes its words out of them) and other conditions. Each
-reads the same visits by its own vocabulary; both are asked about the conditions that both know.
+Two models may differ in findings (words of an anchor are no findings) and in conditions. Each reads the same visits
+with its own vocabulary; both are asked about the conditions that both know.
 """
 
 from __future__ import annotations

@@ -74,14 +74,9 @@ class Why:
 
 
 def why(
-    model: Model,
-    condition: int,
-    present: Any,
-    unobserved: Any = None,
-    confirmed: Any = None,
-    rejected: Any = None,
+    model: Model, condition: int, present: Any, unobserved: Any = None, confirmed: Any = None, rejected: Any = None,
     evidence: ArrayLike | None = None,
-) -> Why:
+) -> Why:  # fmt: skip
     """Explain one open condition of one visit; arguments as in `posterior`. Cost: a posterior, and O(STATES P)."""
     noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, None, evidence)
     if not query.single:

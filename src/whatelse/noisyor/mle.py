@@ -18,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -160,21 +161,12 @@ def count_states(blocks: Blocks, conditions: Callable[[Arrays], tuple[Arrays, Bo
     return StateCounts(**blocks.total(of, merge))
 
 
-def mle_model(
-    X: sp.csr_matrix,
-    Y: ArrayLike,
-    *,
-    prior: ArrayLike | None = None,
-    smoothing: float = 1.0,
-    l1: float = 0.0,
-    leak_floor: float = LEAK_FLOOR,
-) -> NoisyOr:
+def mle_model(X: sp.csr_matrix, Y: ArrayLike, **options: Any) -> NoisyOr:
     """The noisy-or of largest likelihood given findings X (N, n) and conditions Y (N, m).
 
-    `prior` (m,) where it is known from elsewhere; otherwise (N_i + 1/2) / (N + 1).
-    `smoothing` is the strength of `StateCounts.smoothed`; 0 is plain maximum likelihood, with the leak floor only.
+    options  those of `model_of_counts`: prior, smoothing, l1, leak_floor
     """
-    return model_of_counts(StateCounts.of(X, Y), prior=prior, smoothing=smoothing, l1=l1, leak_floor=leak_floor)
+    return model_of_counts(StateCounts.of(X, Y), **options)
 
 
 def model_of_counts(
@@ -185,7 +177,11 @@ def model_of_counts(
     l1: float = 0.0,
     leak_floor: float = LEAK_FLOOR,
 ) -> NoisyOr:
-    """`mle_model` of visits that were counted already."""
+    """`mle_model` of visits that were counted already.
+
+    prior      (m,) if it is known from elsewhere; None: (N_i + 1/2) / (N + 1)
+    smoothing  strength of `StateCounts.smoothed`; 0 is plain maximum likelihood, with the leak floor only
+    """
     if prior is None:
         prior = (counts.visits @ counts.states + 0.5) / (counts.visits.sum() + 1)
     fit = fit_states(counts.smoothed(smoothing), l1=l1, leak_floor=leak_floor)

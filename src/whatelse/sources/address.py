@@ -10,7 +10,7 @@ PathLike = str | os.PathLike[str]
 
 
 def place(path: PathLike) -> Path | str:
-    """A path; or the address of a server or database, with the slashes that a Path takes from it."""
+    """A Path, or an address as text. Path("https://x") reads "https:/x": the missing slashes are put back."""
     text = os.fspath(path)
     found = re.match(r"^([a-z][a-z0-9+]+):(/+)", text)
     if found is None:
@@ -24,6 +24,6 @@ def place(path: PathLike) -> Path | str:
 
 
 def hide_password(address: str) -> str:
-    """An address as it may be shown and kept: '***' for the password before the host, and for one among the options."""
+    """An address that may be shown and stored: '***' for a password before the host or among the options."""
     address = re.sub(r"(://?[^:/]*):(?:[^/?#]*|[^@]*)@", r"\1:***@", address)
     return re.sub(r"([?&][a-z_]*(?:password|pwd)=)[^&]*", r"\1***", address, flags=re.IGNORECASE)

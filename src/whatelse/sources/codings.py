@@ -1,5 +1,7 @@
-"""Codings: what the codes of FHIR and OMOP records mean here. `codings.yaml` says what they hold, and a hospital's own
-file of the same form adds to it."""
+"""Codings: tables that translate codes of FHIR and OMOP records (vital signs, notes, chronic conditions, diagnoses).
+
+`codings.yaml` holds the shipped tables and explains their form. A hospital's own file of the same form is added to it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _MINERALS = frozenset(["sodium", "potassium", "calcium", "magnesium", "zinc", "f
 
 @dataclass(frozen=True, slots=True)
 class Codings:
-    """Look-ups by code. Made by `load`; equal content gives equal answers, whatever order a file has."""
+    """The tables, as `load_codings` makes them."""
 
     vitals: Mapping[str, str]  # LOINC -> vital sign
     complaint: frozenset[str]  # LOINC

@@ -22,6 +22,7 @@ SEXES: dict[str, Sex | None] = {
 
 
 def parse_id(cell: Any) -> str:
+    """The id of a visit as text; whole numbers lose their '.0'."""
     if cell is None or isinstance(cell, bool | list | dict):
         raise BadValue("id is missing")
     if isinstance(cell, float) and cell.is_integer():

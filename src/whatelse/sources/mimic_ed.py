@@ -26,6 +26,7 @@ from whatelse.errors import InputError
 from whatelse.sources.columns import need_columns
 from whatelse.sources.description import Description
 from whatelse.sources.fields import parse_age, parse_sex
+from whatelse.sources.omop.tables import rows
 from whatelse.sources.report import BadValue, Report
 from whatelse.sources.textfile import detect_encoding
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, vital_codes
@@ -42,7 +43,6 @@ TABLES = {
     "diagnosis": ("stay_id", "seq_num", "icd_code", "icd_version", "icd_title"),
 }
 PATIENTS = ("subject_id", "anchor_age", "anchor_year")
-BATCH = 2_000
 
 # One row a stay. Lists keep the order of the chart; the same drug charted again adds nothing.
 JOIN = """
@@ -84,18 +84,13 @@ def read_mimic_ed(folder: Path, report: Report, how: Description) -> Iterator[tu
                 _load(connection, table, columns, files.get(table), report)
             if connection.execute("SELECT count(*) FROM edstays").fetchone() == (0,):
                 raise InputError("has no rows, so there are no visits", file=files["edstays"])
-            stays = connection.execute(JOIN)
-            names = [column[0] for column in stays.description]
-            while rows := stays.fetchmany(BATCH):
-                for values in rows:
-                    row = dict(zip(names, values, strict=True))
-                    try:
-                        visit = _visit(row)
-                    except BadValue as bad:
-                        error = InputError(bad.problem, file=files["edstays"], row=row["row"], column=bad.column)
-                        report.leave_out(bad.kind, error)
-                        continue
-                    yield row["row"], visit
+            for row in rows(connection, JOIN):
+                try:
+                    visit = _visit(row)
+                except BadValue as bad:
+                    report.leave_out_row(bad, files["edstays"], row["row"])
+                    continue
+                yield row["row"], visit
         finally:
             connection.close()
 

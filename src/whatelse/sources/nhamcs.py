@@ -172,7 +172,7 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
                     {stem: values[i] for stem, values in repeated.items()},
                 )
             except BadValue as bad:
-                report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
+                report.leave_out_row(bad, path, row)
                 continue
             yield row, visit
     if not meta.number_rows:

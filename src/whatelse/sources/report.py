@@ -47,6 +47,10 @@ class Report:
             raise error
         self.left_out[kind] += 1
 
+    def leave_out_row(self, bad: BadValue, file: object, row: int) -> None:
+        """`leave_out` a row of a file that cannot be used."""
+        self.leave_out(bad.kind, InputError(bad.problem, file=file, row=row, column=bad.column))
+
     def note(self, text: str) -> None:
         """Say once what is missing but not needed."""
         if text not in self.notes:

@@ -193,7 +193,7 @@ def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> I
                 visit = make(cells, row)
             except BadValue as bad:
                 any_row = True
-                report.leave_out(bad.kind, InputError(bad.problem, file=path, row=row, column=bad.column))
+                report.leave_out_row(bad, path, row)
                 continue
             yield row, visit
     if not any_row:
@@ -281,7 +281,7 @@ def read_arrow(
                 try:
                     visit = make(cells, row)
                 except BadValue as bad:
-                    report.leave_out(bad.kind, InputError(bad.problem, file=file, row=row, column=bad.column))
+                    report.leave_out_row(bad, file, row)
                     continue
                 yield row, visit
 

@@ -62,27 +62,23 @@ def build_cohort(
     anchors: AnchorSet | None = None,
     *,
     out: str | Path,
-    max_share: float = 0.5,
-    max_terms: int | None = 1000,
-    min_visits: int = 1,
     rules: str | Rules = "default",
-    bigrams: bool = True,
-    bands: int = 5,
-    function_words: bool = False,
     like: Cohort | SparkCohort | Vocabulary | None = None,
     about: Mapping[str, Any] | None = None,
     columns: str | Path | Mapping[str, Any] | None = None,
     left: Left | None = None,
     told: Told | None = None,
     lexicon: str | Path | Lexicon = "default",
+    **choice: Any,
 ) -> SparkCohort:
     """Make a cohort of the visits of a DataFrame and write it to the folder `out`; see `whatelse.build_cohort`.
 
     visits   a DataFrame, or what `whatelse.spark.read_visits` made of one
     out      a folder that driver and workers see under the same path
     left     is told what was left out
+    choice   which findings there are: see `cohort.build.Choice`
     """
-    choice = Choice(max_share, max_terms, min_visits, bigrams, bands, function_words)
+    chosen = Choice(**choice)
     known = like.vocabulary if isinstance(like, Cohort | SparkCohort) else like
     if not isinstance(visits, SparkVisits):
         visits = read_visits(visits, columns, like=known.source if known is not None else None)
@@ -90,7 +86,7 @@ def build_cohort(
     finder = Finder(anchors or AnchorSet.shipped(), rules, load_lexicon(lexicon)) if known is None else known._finder
     with _Work(visits, finder, left or Left(), tell) as work:
         if known is None:
-            known = work.vocabulary(choice)
+            known = work.vocabulary(chosen)
         return work.save(known, Path(out), about)
 
 

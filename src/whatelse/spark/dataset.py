@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.cohort.contingency import Tally
 from whatelse.cohort.folder import DATASET, check_place, read_header, write_header
+from whatelse.cohort.vocabulary import HasVocabulary
 from whatelse.errors import CohortError
 from whatelse.io.files import write_folder
 from whatelse.noisyor.anchored.anchor_visits import some_of
@@ -36,7 +37,7 @@ MOST_ROWS = 500_000  # visits that come to the driver at once, at most
 
 
 @dataclass(frozen=True, eq=False)
-class SparkCohort:
+class SparkCohort(HasVocabulary):
     """N visits in a dataset on disk; vocabulary and `about` as in a local cohort."""
 
     df: DataFrame
@@ -60,16 +61,6 @@ class SparkCohort:
 
     def __len__(self) -> int:
         return self.visits
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """The m conditions' names."""
-        return self.vocabulary.conditions
-
-    @property
-    def anchor_columns(self) -> NDArray[np.intp]:
-        """(m,) which findings are the anchors."""
-        return self.vocabulary.anchor_columns
 
     @cached_property
     def X(self) -> SparkBlocks:

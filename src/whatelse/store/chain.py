@@ -1,9 +1,9 @@
-"""Chains: lines that nobody changes, moves or takes out without its being found.
+"""Hash chains: tables of lines in which every change, move or removal of a line is detected.
 
-Each line holds the SHA-256 of the line before it and of its own content, so one number, the newest (the *head*), stands
-for all of them. A change breaks the chain at its place; what is cut off at the end is missed by the head, which is kept
-apart. Who can write to the database can also write a new chain from there on: a head that was noted elsewhere
-('whatelse store verify' prints it) tells that too.
+Each line holds the SHA-256 of its content and of the hash of the line before it. The newest hash (the *head*) therefore
+stands for all lines, and is stored in a table of its own. A changed line breaks the chain at its place. Lines that were
+cut off at the end no longer lead to the head. Whoever can write to the database can also write a whole new chain; a
+head that was noted elsewhere ('whatelse store verify' prints it) shows that too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables. `migrations/` makes them; a test checks that both say the same."""
+"""The tables of the database. `migrations/` creates and changes them; a test checks that both agree."""
 
 from __future__ import annotations
 

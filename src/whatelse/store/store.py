@@ -11,7 +11,6 @@ import logging
 import math
 import queue
 import secrets
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -39,6 +38,7 @@ from whatelse.store.history import (
     same_request,
     state_of,
 )
+from whatelse.store.queue_writer import QueueWriter
 
 log = logging.getLogger("whatelse.store")
 BATCH = 256  # decisions in one commit, at most
@@ -61,27 +61,21 @@ class _Wanted:
     future: Future[Recorded]
 
 
-class Store:
+class Store(QueueWriter):
     """Decisions in the database at `url`. Threads may share it; `close` it."""
 
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
         self.access = Access(self.engine)
-        self._queue: queue.SimpleQueue[_Wanted | Event | Future[None] | None] = queue.SimpleQueue()
         self._events: list[Event] = []  # the writer's own: lines that no commit has taken yet
         self._waiting = 0  # audit lines asked for and not written
         self.committed = -math.inf  # when the last commit succeeded (time.monotonic), unless one has failed since
-        self._closed = False
-        self._writer = threading.Thread(target=self._write, name="whatelse-writer", daemon=True)
-        self._writer.start()
+        super().__init__("whatelse-writer")  # the queue has _Wanted, Event, Future[None]
 
     def close(self) -> None:
         """Finish what was asked for and disconnect."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._writer.join()
-            self.engine.dispose()
+        super().close()
+        self.engine.dispose()
 
     # ---- writing
 

@@ -11,7 +11,6 @@ candidate.json    the comparison of 'refit --workbench'; the new model is MODEL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,39 +21,15 @@ from whatelse.cohort import Cohort
 from whatelse.errors import InputError
 
 
-@dataclass(frozen=True)
 class BenchFolder:
     """The paths of a workbench at `root`."""
 
-    root: Path
-
-    @property
-    def conditions(self) -> Path:
-        return self.root / "conditions.yaml"
-
-    @property
-    def refused(self) -> Path:
-        return self.root / "refused.yaml"
-
-    @property
-    def labels(self) -> Path:
-        return self.root / "labels.csv"
-
-    @property
-    def judged(self) -> Path:
-        return self.root / "judged.csv"
-
-    @property
-    def cohort(self) -> Path:
-        return self.root / "cohort"
-
-    @property
-    def new_cohort(self) -> Path:
-        return self.root / "cohort.candidate"
-
-    @property
-    def outcome(self) -> Path:
-        return self.root / "candidate.json"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.conditions, self.refused = root / "conditions.yaml", root / "refused.yaml"
+        self.labels, self.judged = root / "labels.csv", root / "judged.csv"
+        self.cohort, self.new_cohort = root / "cohort", root / "cohort.candidate"
+        self.outcome = root / "candidate.json"
 
     def open(self) -> Cohort:
         """The cohort; conditions.yaml is written from it if there is none yet."""

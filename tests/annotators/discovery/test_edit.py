@@ -174,7 +174,7 @@ def visits() -> list[Visit]:
 
 @pytest.fixture
 def cohort(visits: list[Visit], mine: Path) -> Cohort:
-    return build_cohort(visits, AnchorSet.load(mine), max_share=1.0)
+    return build_cohort(visits, AnchorSet.load(mine), max_share=1.0, lexicon="none")
 
 
 def test_what_a_phrase_is_worth(cohort: Cohort, visits: list[Visit]) -> None:
@@ -215,7 +215,7 @@ def test_the_commands_from_suggestion_to_file(tmp_path: Path, mine: Path) -> Non
     table, folder, refused = tmp_path / "visits.csv", tmp_path / "cohort", tmp_path / "refused.yaml"
     rows = [f"v{k},secret {note.replace(',', ' ')}" for k, note in enumerate(NOTES * 5)]
     table.write_text("\n".join(["id,triage_note", *rows]) + "\n", encoding="utf-8")
-    run("build", table, "--conditions", mine, "--out", folder)
+    run("build", table, "--conditions", mine, "--lexicon", "none", "--out", folder)
     found = json.loads(run("anchors", "suggest", folder, "--json"))
     assert ("headache", "h/a") in {(s["condition"], s["phrase"]) for s in found}
     assert {"why", "fires", "gained", "precision", "overlaps", "key"} <= set(found[0])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, csr_matrix
 
 from whatelse.annotators import AnchorSet, Condition
-from whatelse.annotators.discovery import company as companies
+from whatelse.annotators.discovery import cooccurrence as companies
 from whatelse.annotators.discovery.forms import initials_of, misspelled, shortens, stem, stems
 from whatelse.annotators.discovery.meanings import Meanings
 from whatelse.annotators.discovery.phrases import EDGES, Phrase, PhraseTable, from_cohort, from_visits
@@ -246,7 +246,7 @@ def test_a_substitute_keeps_the_company_but_is_seldom_beside() -> None:
     unrelated = rng.random(N) < 0.1
     X = csr_matrix(np.column_stack([others, substitute, unrelated, anchor]).astype(np.uint8))
     has = csc_matrix(np.column_stack([substitute, unrelated]).astype(np.uint8))
-    found = companies.company(X, anchor[:, None], np.arange(7), has, np.array([[5], [6]]))
+    found = companies.cooccurrence(X, anchor[:, None], np.arange(7), has, np.array([[5], [6]]))
     assert found.share[0, 0] > 0.8 and found.share[1, 0] < 0.4
     assert found.fires[0, 0] == 0 and found.expected[0, 0] > 50
     assert found.fires[1, 0] == pytest.approx(found.expected[1, 0], rel=0.4)

@@ -6,6 +6,8 @@ of phrases. Both are meant for version control: an edit changes one entry, comme
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,15 +34,10 @@ def add_phrase(
     ConditionError if the condition is not there, has the anchor already, or another condition has it: an anchor stands
     for one condition only.
     """
-    path = Path(conditions_file)
-    text, known = _conditions(path)
-    phrase = " ".join(phrase.split())
-    if condition not in known.names:
-        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
-    _refuse_known(path, known, condition, _checked(path, phrase, key, system))
-    number = known.names.index(condition)
-    place = ["conditions", number, "anchors", key, *([system] if system is not None else [])]
-    _write(path, text, place, phrase)
+    path, phrase = Path(conditions_file), _tidy(phrase)
+    place, _ = _entries(path, condition, key, system)
+    _refuse_known(path, condition, _checked(path, phrase, key, system))
+    _write(path, place, phrase)
 
 
 def take_out(
@@ -54,43 +51,31 @@ def take_out(
 
 def change_phrase(conditions_file: str | Path, condition: str, phrase: str, new: str, key: str = "notes") -> None:
     """Write an anchor of a condition in another way, where it stands. ConditionError as for adding it."""
-    path = Path(conditions_file)
-    new = " ".join(new.split())
+    path, new = Path(conditions_file), _tidy(new)
     place, position = _find(path, condition, phrase, key, None)
-    _refuse_known(path, _conditions(path)[1], condition, _checked(path, new, key, None), but=phrase)
+    _refuse_known(path, condition, _checked(path, new, key, None), but=phrase)
     _change(path, place, position, new)
 
 
 def owner_of(conditions_file: str | Path, phrase: str, key: str = "notes", system: str | None = None) -> str | None:
     """The condition that has an anchor already, or None."""
     path = Path(conditions_file)
-    new = _checked(path, " ".join(phrase.split()), key, system)
-    for condition in _conditions(path)[1].conditions:
-        if any(_same(anchor, new) for anchor in condition.anchors):
-            return condition.name
-    return None
+    new = _checked(path, _tidy(phrase), key, system)
+    return next((c.name for c in read_conditions(path).conditions if any(_same(a, new) for a in c.anchors)), None)
 
 
 def phrases_of(conditions_file: str | Path, condition: str) -> list[tuple[str, str, str | None]]:
     """The anchors of a condition as its file has them: (phrase, key, system), in order."""
-    path = Path(conditions_file)
-    text, known = _conditions(path)
-    if condition not in known.names:
-        raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
-    anchors = _parsed(text, path)[0]["conditions"][known.names.index(condition)].get("anchors") or {}
     out: list[tuple[str, str, str | None]] = []
-    for key, values in anchors.items():
-        if key == "coded":
-            out += [(value, key, system) for system, codes in (values or {}).items() for value in codes or ()]
-        else:
-            out += [(value, key, None) for value in values or ()]
+    for key, values in (_entries(Path(conditions_file), condition)[1] or {}).items():
+        lists = values if key == "coded" else {None: values}
+        out += [(value, key, system) for system, some in (lists or {}).items() for value in some or ()]
     return out
 
 
 def new_condition(conditions_file: str | Path, name: str, phrase: str, title: str | None = None) -> None:
     """Start a condition with a name and one phrase of the notes; the file is made if it is not there."""
-    path = Path(conditions_file)
-    name, phrase = " ".join(name.split()), " ".join(phrase.split())
+    path, name, phrase = Path(conditions_file), _tidy(name), _tidy(phrase)
     if not name:
         raise ConditionError(f"{path}: a condition needs a name")
     _checked(path, phrase, "notes", None)
@@ -100,34 +85,28 @@ def new_condition(conditions_file: str | Path, name: str, phrase: str, title: st
             raise InputError("its folder does not exist; make it first", file=path)
         write_text(path, append("conditions: []\n", ["conditions"], entry))
         return
-    text, known = _conditions(path)
-    if name in known.names:
+    if name in read_conditions(path).names:
         raise ConditionError(f"{path}: condition {name!r} is there already; add with 'whatelse anchors edit --add'")
-    for other in known.conditions:
-        if any(_same(anchor, Anchor("phrase", phrase, ("triage_note",))) for anchor in other.anchors):
-            raise ConditionError(f"{path}: {phrase!r} is an anchor of {other.name!r}; choose another phrase")
-    _write(path, text, ["conditions"], entry)
+    if (other := owner_of(path, phrase)) is not None:
+        raise ConditionError(f"{path}: {phrase!r} is an anchor of {other!r}; choose another phrase")
+    _write(path, ["conditions"], entry)
 
 
 def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
     """Remember that a phrase was refused for a condition. Refusing it a second time changes nothing."""
-    path = Path(refused_file)
-    phrase = " ".join(phrase.split())
+    path, phrase = Path(refused_file), _tidy(phrase)
     if not phrase:
         raise ConditionError(f"{path}: there is no phrase to refuse")
-    known = read_refused(path) if path.exists() else {}
-    if phrase in known.get(condition, ()):
-        return
-    _write(path, read_text(path) if path.exists() else REFUSED_HEAD, [condition], phrase)
+    if not path.exists() or phrase not in read_refused(path).get(condition, ()):
+        _write(path, [condition], phrase, REFUSED_HEAD)
 
 
 def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
     """Forget that a phrase was refused. Nothing changes if it was not."""
     path = Path(refused_file)
     phrases = read_refused(path).get(condition, ()) if path.exists() else ()
-    phrase = " ".join(phrase.split())
-    if phrase in phrases:
-        _change(path, [condition], phrases.index(phrase), None)
+    if _tidy(phrase) in phrases:
+        _change(path, [condition], phrases.index(_tidy(phrase)), None)
 
 
 def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
@@ -152,23 +131,22 @@ def save_conditions(path: str | Path, anchors: AnchorSet) -> None:
 
 def read_conditions(conditions_file: str | Path) -> AnchorSet:
     """The conditions of a file in the form that can be edited; read anew only if its text is another."""
-    return _conditions(Path(conditions_file))[1]
+    return _content(Path(conditions_file))[1]
 
 
-def _conditions(path: Path) -> tuple[str, AnchorSet]:
-    """(text, conditions) of a file in the form that ships."""
+def _content(path: Path) -> tuple[Any, AnchorSet]:
+    """What a conditions file in the form that ships holds: as values that nobody may change, and as conditions."""
     if path.is_dir() or not path.exists():
         found = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(
             f"{found}; needs a conditions file in YAML, as 'whatelse anchors edit --new' starts one", file=path
         )
-    text = read_text(path)
-    return text, _parsed(text, path)[1]
+    return _parsed(read_text(path), path)
 
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, path: Path) -> tuple[Any, AnchorSet]:
-    """What a text holds, as values that nobody may change, and as conditions. Parsing takes a tenth of a second."""
+    """`_content` of a text. Parsing takes a tenth of a second."""
     try:
         data = parse_yaml(text, path)
     except yaml.YAMLError:
@@ -200,9 +178,9 @@ def _same(a: Anchor, b: Anchor) -> bool:
     return a.value.lower() == b.value.lower() and a.system == b.system and bool(set(a.fields) & set(b.fields))
 
 
-def _refuse_known(path: Path, known: AnchorSet, condition: str, new: Anchor, but: str | None = None) -> None:
+def _refuse_known(path: Path, condition: str, new: Anchor, but: str | None = None) -> None:
     """ConditionError if a condition has the anchor; `but`: an anchor of this condition that is about to go."""
-    for other in known.conditions:
+    for other in read_conditions(path).conditions:
         for anchor in other.anchors:
             if _same(anchor, new) and not (other.name == condition and anchor.value == but):
                 whose = "this condition already" if other.name == condition else f"condition {other.name!r}"
@@ -212,30 +190,45 @@ def _refuse_known(path: Path, known: AnchorSet, condition: str, new: Anchor, but
                 )
 
 
-def _find(path: Path, condition: str, phrase: str, key: str, system: str | None) -> tuple[list[Any], int]:
-    """Where an anchor stands: the list's place in the file, and the position in it."""
-    text, known = _conditions(path)
+def _entries(path: Path, condition: str, *keys: str | None) -> tuple[list[Any], Any]:
+    """The place of a condition's anchors in the file (under these keys), and what stands there; None: nothing."""
+    data, known = _content(path)
     if condition not in known.names:
         raise ConditionError(f"{path}: there is no condition {condition!r}; it has {', '.join(known.names)}")
-    place = ["conditions", known.names.index(condition), "anchors", key, *([system] if system is not None else [])]
-    entries: Any = _parsed(text, path)[0]
+    place = ["conditions", known.names.index(condition), "anchors", *(key for key in keys if key is not None)]
     for step in place:
-        entries = entries[step] if isinstance(step, int) else (entries or {}).get(step)
+        data = data[step] if isinstance(step, int) else (data or {}).get(step)
+    return place, data
+
+
+def _find(path: Path, condition: str, phrase: str, key: str, system: str | None) -> tuple[list[Any], int]:
+    """Where an anchor stands: the list's place in the file, and the position in it."""
+    place, entries = _entries(path, condition, key, system)
     for position, entry in enumerate(entries or ()):
-        if " ".join(entry.split()) == " ".join(phrase.split()):
+        if _tidy(entry) == _tidy(phrase):
             return place, position
     raise ConditionError(f"{path}: {phrase!r} is no anchor of {condition!r} under {key!r}")
 
 
 def _change(path: Path, place: list[Any], position: int, value: str | None) -> None:
-    try:
+    with _in_file(path):
         write_text(path, replace(read_text(path), place, position, value))
-    except InputError as problem:
-        raise InputError(problem.problem, file=path) from None
 
 
-def _write(path: Path, text: str, place: list[Any], value: Any) -> None:
+def _write(path: Path, place: list[Any], value: Any, new: str = "") -> None:
+    """Append a value to the list at a place; new: text that a file begins with that is not there."""
+    with _in_file(path):
+        write_text(path, append(read_text(path) if path.exists() else new, place, value))
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[None]:
+    """InputErrors of the block name the file."""
     try:
-        write_text(path, append(text, place, value))
+        yield
     except InputError as problem:
         raise InputError(problem.problem, file=path) from None
+
+
+def _tidy(phrase: str) -> str:
+    return " ".join(phrase.split())

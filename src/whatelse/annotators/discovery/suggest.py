@@ -11,8 +11,8 @@ The score of a candidate is the log odds that visits with it have the condition:
     elsewhere     minus what neighbours and context say more for another condition, at most ELSEWHERE
     model         0.5 logit of a model's mean probability where the anchor is silent, between -MODEL and MODEL
 
-(`company.py` defines alike, share and expected, `records.py` the limits.) p = 1 / (1 + exp(-score)) counts as if seen
-in PSEUDO visits; labelled visits that have the candidate, t of them with the condition and f without, make it
+(`cooccurrence.py` defines alike, share and expected, `record_scores.py` the limits.) p = 1 / (1 + exp(-score)) counts
+as if seen in PSEUDO visits; labelled visits that have the candidate, t with the condition and f without, make it
 
     precision = (PSEUDO p + t) / (PSEUDO + t + f)
 
@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from whatelse.annotators.discovery.company import Company
+from whatelse.annotators.discovery.cooccurrence import Cooccurrence
 from whatelse.annotators.discovery.meanings import Meanings, plain_words
 from whatelse.annotators.discovery.phrases import PhraseTable, from_cohort
-from whatelse.annotators.discovery.records import alike_of, company_of, model_says, records_say
+from whatelse.annotators.discovery.record_scores import alike_of, cooccurrence_of, model_says, records_say
 from whatelse.annotators.discovery.words import ConditionWords, Reason, read
 from whatelse.annotators.overlaps import Overlap, overlaps
 from whatelse.cohort import Cohort
@@ -102,7 +102,7 @@ def suggest(
     if not table.phrases:
         return []
     wanted = [i for i, name in enumerate(names) if conditions is None or name in conditions]
-    known = company_of(cohort, table)
+    known = cooccurrence_of(cohort, table)
     similar = alike_of(cohort, table)
     words = _Words(cohort, table, meanings or Meanings.of())
     out: list[tuple[float, list[Suggestion]]] = []
@@ -119,7 +119,7 @@ def _for_condition(
     cohort: Cohort,
     table: PhraseTable,
     words: _Words,
-    known: Company,
+    known: Cooccurrence,
     similar: Floats,
     probability: Floats | None,
     refused: Collection[tuple[str, ...]],
@@ -216,7 +216,7 @@ def _with_labels(p: Floats, cohort: Cohort, table: PhraseTable, i: int) -> Float
 # ---- telling a person
 
 
-def _explain(source: str, value: float, i: int, k: int, table: PhraseTable, known: Company) -> Reason:
+def _explain(source: str, value: float, i: int, k: int, table: PhraseTable, known: Cooccurrence) -> Reason:
     fires, expected, count = known.fires[k, i], known.expected[k, i], table.counts[k]
     says = {
         "neighbours": "stands between the same words as the anchor",

@@ -9,13 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from whatelse.annotators.language_model.answers import (
-    MALFORMED,
-    REFUSED,
-    Answer,
-    looks_refused,
-    read_answers,
-)
+from whatelse.annotators.language_model.answers import MALFORMED, REFUSED, Answer, looks_refused, read_answers
 from whatelse.annotators.language_model.endpoint import Client, EndpointError, NoAnswer
 from whatelse.annotators.language_model.journal import Journal
 from whatelse.annotators.language_model.prompt import Message, Prompt

@@ -1,8 +1,8 @@
 """Results of a model in the tables of OHDSI: COHORT with its definitions, and NOTE_NLP.
 
-A condition is a cohort; a visit belongs to it if its probability reaches the threshold. Rows are held to the person's
-observation period, and those of one person that overlap are one row. What was written before for the same conditions is
-replaced in the same transaction, so writing is idempotent. Only the results schema is written.
+Each condition is one cohort: the visits whose probability reaches the threshold. Rows end with the person's observation
+period; overlapping rows of one person are joined. Rows of the same conditions from an earlier run are replaced in the
+same transaction, so writing again changes nothing. Only the results schema is written.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ def render(results: dict[str, Any], command: str = "") -> str:
     missing = {"course": not results["courses"], "terms": terms is None, "trust": not curves}
     shown = [curve for curve in curves if curve["model"] in (NAIVE, FINAL, OURS, ORACLE)]
     ours = next((found for found in shown if found["model"] == OURS), shown[-1] if shown else None)
-    shelf = templates("whatelse.evaluation.report")
-    shelf.filters["count_of"] = "{:,}".format
-    return shelf.get_template("page.html").render(
+    pages = templates("whatelse.evaluation.report")
+    pages.filters["count_of"] = "{:,}".format
+    return pages.get_template("page.html").render(
         results=results,
         command=command,
         style=html((files("whatelse.evaluation.report") / "style.css").read_text("utf-8")),

@@ -52,18 +52,10 @@ class Gibbs:
 
 
 def gibbs(
-    model: Model,
-    present: Any,
-    unobserved: Any = None,
-    confirmed: Any = None,
-    rejected: Any = None,
-    evidence: ArrayLike | None = None,
-    *,
-    chains: int = 8,
-    sweeps: int = 1000,
-    burn_in: int = 200,
+    model: Model, present: Any, unobserved: Any = None, confirmed: Any = None, rejected: Any = None,
+    evidence: ArrayLike | None = None, *, chains: int = 8, sweeps: int = 1000, burn_in: int = 200,
     rng: np.random.Generator | int = 0,
-) -> Gibbs:
+) -> Gibbs:  # fmt: skip
     """Sample the conditions of one visit or of many; arguments as in `posterior`.
 
     Chains start from states that can produce the visit, each with another share of conditions on, so that R-hat

@@ -51,14 +51,9 @@ class Query:
 
 
 def lay_out(
-    model: Model,
-    present: Any,
-    unobserved: Any = None,
-    confirmed: Any = None,
-    rejected: Any = None,
-    count: ArrayLike | None = None,
-    evidence: ArrayLike | None = None,
-) -> tuple[NoisyOr, Query]:
+    model: Model, present: Any, unobserved: Any = None, confirmed: Any = None, rejected: Any = None,
+    count: ArrayLike | None = None, evidence: ArrayLike | None = None,
+) -> tuple[NoisyOr, Query]:  # fmt: skip
     """Check a question and lay it out; a Query given as `present` is one already. Returns the noisy-or it is put to.
 
     See `posterior` for the forms each argument takes.

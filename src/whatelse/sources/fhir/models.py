@@ -31,7 +31,6 @@ class Coding(Part):
 
 
 class Extension(Part):
-    url: str | None = None
     valueCode: str | None = None
     valueString: str | None = None
     valueCoding: Coding | None = None
@@ -60,8 +59,6 @@ class Period(Part):
 
 class Quantity(Part):
     value: float | None = None
-    unit: str | None = None
-    code: str | None = None
 
 
 class Attachment(Part):
@@ -70,13 +67,15 @@ class Attachment(Part):
     url: str | None = None
 
 
-class Meta(Part):
-    lastUpdated: str | None = None
-
-
 class Resource(Part):
     id: Id | None = None
-    meta: Meta | None = None
+
+
+class Timed(Resource):
+    """What was at a time or in a period."""
+
+    effectiveDateTime: str | None = None
+    effectivePeriod: Period | None = None
 
 
 class HumanName(Part):
@@ -123,13 +122,10 @@ class Component(Part):
     valueQuantity: Quantity | None = None
 
 
-class Observation(Resource):
+class Observation(Timed):
     status: str | None = None
-    category: Many[Concept] = []
     code: Concept | None = None
     encounter: Reference | None = None
-    effectiveDateTime: str | None = None
-    effectivePeriod: Period | None = None
     effectiveInstant: str | None = None
     issued: str | None = None
     valueQuantity: Quantity | None = None
@@ -160,16 +156,12 @@ class MedicationRequest(Drug):
     authoredOn: str | None = None
 
 
-class MedicationStatement(Drug):
-    effectiveDateTime: str | None = None
-    effectivePeriod: Period | None = None
-    dateAsserted: str | None = None
+class MedicationStatement(Drug, Timed):
+    pass
 
 
-class MedicationAdministration(Drug):
+class MedicationAdministration(Drug, Timed):
     context: Reference | None = None
-    effectiveDateTime: str | None = None
-    effectivePeriod: Period | None = None
 
 
 class Content(Part):
@@ -184,7 +176,6 @@ class DocumentReference(Resource):
     status: str | None = None
     docStatus: str | None = None
     type: Concept | None = None
-    category: Many[Concept] = []
     date: str | None = None
     content: Many[Content] = []
     context: Context | None = None

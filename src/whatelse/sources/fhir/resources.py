@@ -1,4 +1,4 @@
-"""Resources: a set of FHIR resources of one patient, checked one by one, and what was looked for at all."""
+"""Resources: FHIR resources of one patient by type and id, each validated, and the types that were searched for."""
 
 from __future__ import annotations
 
@@ -45,9 +45,13 @@ class Broken(InputError):
 
 
 class Resources:
-    """Resources by type and id. `asked`: the types that somebody looked for, so that none means none;
-    `partial`: those of them of which only a part was seen; `broken`: resources left out, by kind. With a `patient`
-    given, what is said to be of another one is left out."""
+    """Resources by type and id.
+
+    asked    types that were searched for: no resource of such a type means that there is none
+    partial  those of them of which only a part was read
+    broken   number of resources left out, by kind of problem
+    patient  id; resources of another patient are left out
+    """
 
     def __init__(self, asked: Iterable[str] = (), patient: str | None = None) -> None:
         self.asked, self.partial, self._patient = set(asked), set[str](), patient
@@ -110,7 +114,7 @@ def check(raw: Any) -> Resource | None:
 
 
 def entries(raw: Any) -> Iterator[Any]:
-    """The resources of a Bundle, or the one resource itself. Outcomes of a search are not of the record."""
+    """The resources of a Bundle, or the one resource itself; OperationOutcomes of a search are left out."""
     if not isinstance(raw, dict):
         return
     if raw.get("resourceType") != "Bundle":
@@ -138,7 +142,7 @@ def next_page(raw: Any) -> str | None:
 
 
 def local(reference: Reference | str | None) -> str | None:
-    """ "Patient/7" of any way to write it; None where it is none."""
+    """A reference in its shortest form, "Patient/7", whether relative, absolute or versioned; None if it is none."""
     text = reference.reference if isinstance(reference, Reference) else reference
     found = _LOCAL.search(text) if text else None
     return f"{found[1]}/{found[2]}" if found else None

@@ -7,7 +7,7 @@ are then the same SQL in one place, and memory does not grow with the number of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,9 +306,9 @@ def check_name(name: str) -> str:
     return name
 
 
-def rows(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+def rows(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[dict[str, Any]]:
     """The rows of a query, a batch at a time."""
-    found = connection.execute(query, list(parameters))
+    found = connection.execute(query)
     names = [column[0] for column in found.description]
     while batch := found.fetchmany(2_000):
         for values in batch:

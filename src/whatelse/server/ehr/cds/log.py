@@ -7,7 +7,6 @@ disk to see a card.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from whatelse.server.lru import Lru
 from whatelse.store import Event, StoreError, chain, schema
 from whatelse.store.cross_check import CARDS_REMOVED
 from whatelse.store.engine import reading, writing
+from whatelse.store.queue_writer import QueueWriter
 from whatelse.store.retention import cutoff
 
 VISITS = 5_000  # whose cards are in memory
@@ -64,25 +64,16 @@ class Look:
     unseen: list[str]
 
 
-class CardLog:
+class CardLog(QueueWriter):
     """Cards and looks in the store's database. `close` it before the store."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._visits: Lru[str, tuple[Card, ...]] = Lru(VISITS)
         self._cards: Lru[str, Card] = Lru(4 * VISITS)
-        self._queue: queue.SimpleQueue[Callable[[sa.Connection], None] | threading.Event | None] = queue.SimpleQueue()
         self._mode: tuple[float, str | None] = (-10.0, None)
-        self._closed, self.failed = False, 0
-        self._writer = threading.Thread(target=self._write, name="whatelse-cards", daemon=True)
-        self._writer.start()
-
-    def close(self) -> None:
-        """Write what is waiting, and stop."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._writer.join()
+        self.failed = 0
+        super().__init__("whatelse-cards")  # the queue has functions of a connection, threading.Event
 
     # ---- cards
 

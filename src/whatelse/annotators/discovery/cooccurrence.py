@@ -1,4 +1,4 @@
-"""The company that candidates keep, and whether it is the anchor's: arrays in, arrays out.
+"""Co-occurrence: do the visits and the neighbouring words of a candidate look like those of the anchor? Arrays only.
 
 What stands in the place of an anchor ("h/a" for "headache") is found in the same visits but for the anchor, between the
 same words, and almost never beside the anchor. Three measures, for K candidates and m conditions:
@@ -18,12 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix, diags
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from whatelse.types import Bools, Floats
+from whatelse.types import Bools, Floats, Indices
 
 STEPS = 12  # of EM for the share
 PULL = (3.0, 0.05)  # visits worth of doubt, and the share they have
@@ -32,7 +31,7 @@ SMOOTH = 20  # mentions that make a candidate's neighbours half believed
 
 
 @dataclass(frozen=True, eq=False)
-class Company:
+class Cooccurrence:
     """(K, m) each, as above; `fires` is the number of a candidate's visits that have the anchor."""
 
     share: Floats
@@ -40,7 +39,7 @@ class Company:
     fires: Floats
 
 
-def company(X: csr_matrix, A: Bools, rest: NDArray[np.intp], has: csc_matrix, own: NDArray[np.intp]) -> Company:
+def cooccurrence(X: csr_matrix, A: Bools, rest: Indices, has: csc_matrix, own: Indices) -> Cooccurrence:
     """The first two measures. O(m (fitting + STEPS nnz(has))).
 
     X     (N, n) findings; rest: (n',) the columns that are not anchors; A (N, m) the anchors
@@ -66,10 +65,10 @@ def company(X: csr_matrix, A: Bools, rest: NDArray[np.intp], has: csc_matrix, ow
             score = score - weight[column] * there
         expected[:, i] = np.bincount(who, expit(score), K)
         share[:, i] = mixture_share(np.exp(np.clip(score - logit(A[:, i].mean()), -8, 8)), who, counts)
-    return Company(share, expected, fires)
+    return Cooccurrence(share, expected, fires)
 
 
-def _others(first: int, m: int, i: int) -> NDArray[np.intp]:
+def _others(first: int, m: int, i: int) -> Indices:
     """The columns of all anchors but the i-th; anchors are the last m columns, from `first` on."""
     return np.array([first + k for k in range(m) if k != i], dtype=np.intp)
 
@@ -79,7 +78,7 @@ def _classifier(X: csr_matrix, anchor: Bools) -> tuple[Floats, float]:
     return found.coef_[0], float(found.intercept_[0])
 
 
-def mixture_share(ratio: Floats, who: NDArray[np.intp], counts: NDArray[np.intp]) -> Floats:
+def mixture_share(ratio: Floats, who: Indices, counts: Indices) -> Floats:
     """(K,) the share q of each candidate's visits, from `ratio` r of each pair of a visit and a candidate `who`."""
     doubt, low = PULL
     q = np.full(counts.size, 0.3)

@@ -1,4 +1,4 @@
-"""What the records say of candidates: the measures of `company.py` for a cohort, as log odds by source."""
+"""Scores of candidates that come from the records: the measures of `cooccurrence.py` for a cohort, as log odds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from whatelse.annotators.discovery.company import Company, alike, company
+from whatelse.annotators.discovery.cooccurrence import Cooccurrence, alike, cooccurrence
 from whatelse.annotators.discovery.phrases import Phrase, PhraseTable
 from whatelse.cohort import Cohort
 from whatelse.types import Floats
@@ -15,8 +15,8 @@ NEIGHBOURS, CONTEXT, INSTEAD, ELSEWHERE, MODEL = 3.0, 1.5, 1.5, 1.5, 1.5  # the 
 MOST_VISITS = 40_000  # more than these do not make company surer
 
 
-def records_say(i: int, table: PhraseTable, known: Company, similar: Floats) -> dict[str, Floats]:
-    """By source, (K,) log odds."""
+def records_say(i: int, table: PhraseTable, known: Cooccurrence, similar: Floats) -> dict[str, Floats]:
+    """Source -> (K,) log odds that it adds for condition i; `suggest.py` explains the sources."""
     neighbours = np.minimum(6 * similar, NEIGHBOURS)
     share = np.clip(known.share, 0.01, 0.99)
     context = np.clip(0.4 * logit(share), -CONTEXT, CONTEXT)
@@ -33,7 +33,8 @@ def records_say(i: int, table: PhraseTable, known: Company, similar: Floats) -> 
     }
 
 
-def company_of(cohort: Cohort, table: PhraseTable) -> Company:
+def cooccurrence_of(cohort: Cohort, table: PhraseTable) -> Cooccurrence:
+    """`cooccurrence` of a cohort's candidates, on at most MOST_VISITS visits; counts are scaled to all visits."""
     rows = np.arange(len(cohort))
     if len(rows) > MOST_VISITS:
         rows = np.sort(np.random.default_rng(0).choice(rows, MOST_VISITS, replace=False))
@@ -44,9 +45,9 @@ def company_of(cohort: Cohort, table: PhraseTable) -> Company:
         for c, name in enumerate(_finding_names(phrase)):
             own[k, c] = index.get(name, -1)
     rest = np.arange(cohort.X.shape[1] - len(cohort.conditions), dtype=np.intp)
-    found = company(some.X, some.A, rest, table.has[rows].tocsc(), own)
+    found = cooccurrence(some.X, some.A, rest, table.has[rows].tocsc(), own)
     scale = len(cohort) / len(rows)
-    return Company(found.share, found.expected * scale, found.fires * scale)
+    return Cooccurrence(found.share, found.expected * scale, found.fires * scale)
 
 
 def _finding_names(phrase: Phrase) -> list[str]:
@@ -60,7 +61,7 @@ def _finding_names(phrase: Phrase) -> list[str]:
 
 
 def alike_of(cohort: Cohort, table: PhraseTable) -> Floats:
-    """(K, m); zeros where the notes were not read."""
+    """(K, m) `alike` of a cohort's candidates; zeros if the notes were not read."""
     if table.neighbours is None:
         return np.zeros((len(table.phrases), len(cohort.conditions)))
     assert table.anchor_neighbours is not None
