@@ -17,8 +17,9 @@ from whatelse.explanations import Explanation, Place, Question, Reason, Suggesti
 from whatelse.noisyor.attribution import why
 from whatelse.noisyor.inference.information import expected_information
 from whatelse.noisyor.inference.posterior import Posterior, posterior
+from whatelse.text import Mention, ReadNote
 from whatelse.types import Bools, Floats, Ints
-from whatelse.visits import Code, Known, Visit
+from whatelse.visits import TEXT_FIELDS, Code, Known, Visit
 
 if TYPE_CHECKING:
     from whatelse.tagger import Tagger
@@ -45,6 +46,21 @@ class Reading:
         self._suggested: dict[Known, Suggestions] = {}
         self.present: Ints = np.unique(np.array([f.finding for f in self._found], np.int64))
         self.unobserved: Ints = tagger.vocabulary_.unobserved(visit).astype(np.int64)
+
+    @cached_property
+    def notes(self) -> tuple[ReadNote, ...]:
+        """The notes of the record as they were understood; a notebook shows them with marks."""
+        reader, visit = self.tagger.vocabulary_._finder.reader, self.visit
+        texts = [(field, getattr(visit, field)) for field in TEXT_FIELDS]
+        return tuple(reader.note(text, field, visit.age) for field, text in texts if text)
+
+    @property
+    def mentions(self) -> tuple[Mention, ...]:
+        """Concepts that the notes mention, each with its place and assertion, note by note in reading order."""
+        return tuple(mention for note in self.notes for mention in note.mentions)
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p><b>{note.field.replace('_', ' ')}</b></p>{note._repr_html_()}" for note in self.notes)
 
     @cached_property
     def places(self) -> dict[str, tuple[Place, ...]]:

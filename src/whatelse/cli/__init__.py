@@ -23,6 +23,7 @@ from whatelse.cli import (
     fit,
     knowledge,
     lifecycle,
+    read,
     records,
     serve,
     show,
@@ -88,3 +89,4 @@ app.command()(annotate.annotate)
 app.command()(annotators.annotators)
 cards.register(app)
 knowledge.register(app)
+app.command()(read.read)

@@ -3,7 +3,8 @@
 from whatelse.text.assertion import ASSERTIONS
 from whatelse.text.bigrams import Bigram, BigramCounts, join_bigrams, learn_bigrams
 from whatelse.text.lexicon import Lexicon, load_lexicon
-from whatelse.text.reader import Mention, NoteReader
+from whatelse.text.note import Mention, ReadNote
+from whatelse.text.reader import NoteReader
 from whatelse.text.rules import Rules, load_rules
 from whatelse.text.tokens import Token, tokenize, words
 
@@ -14,6 +15,7 @@ __all__ = [
     "Lexicon",
     "Mention",
     "NoteReader",
+    "ReadNote",
     "Rules",
     "Token",
     "join_bigrams",

@@ -26,7 +26,7 @@ approx approximately arrival arrived brought called c/o c/w cc ccl comes complai
 described describes details dx e/o ed emt er esp especially etc exam f/u feel feeling feels felt found h/o happened
 hpi hx i.e incl including info information known md mr mrs ms note noted notes notice noticed np obtained occurred
 patient patients pe per pmd pmh pmhx presented presenting presents provided pt pta pts r/o received recvd recd
-regarding related reported reporting reports rn ros rx s/p said says seen sent since sts started starting states
+regarding related return returned returns reported reporting reports rn ros rx s/p said says seen sent since sts started starting states
 stated stating sx sxs tell telling thinks thought told today tonight tx w w/ w/o want wanted wants yesterday left
 right lt rt bilat bilateral l r side sides area areas am pm hour hours hr hrs min mins minute minutes sec secs second
 seconds day days week weeks wk wks month months mo mos yr yrs year years old yo y/o yof yom time times morning

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from whatelse.text.assertion import ASSERTIONS, HISTORICAL, HYPOTHETICAL, NEGATE
 from whatelse.text.lexicon import DRUG, DRUG_CLASS, EMPTY, SITE, Lexicon, Words, cut_term
 from whatelse.text.matcher import (
     ASSERTION,
+    COVERED,
     CUE_END,
     CUE_START,
     DRUG_ALLERGY,
@@ -25,10 +25,12 @@ from whatelse.text.matcher import (
     NOTE,
     START,
     TYPE,
+    WORD_ITEM,
     match_notes,
 )
 from whatelse.text.measure import Measurement
-from whatelse.text.measurements import Measures
+from whatelse.text.measurements import NOTHING, Measures
+from whatelse.text.note import Mention, ReadNote, Unread
 from whatelse.text.piece_table import PieceTable
 from whatelse.text.pieces import WORD, lower, pieces, read
 from whatelse.text.rules import Rules, load_rules
@@ -38,23 +40,6 @@ from whatelse.types import Ints
 
 PREFIX = {PRESENT: "", NEGATED: "neg:", POSSIBLE: "possible:", HISTORICAL: "hx:", OTHER: "family:"}
 COLUMNS = 9
-
-
-class Mention(NamedTuple):
-    """A concept found in a note, `text[start:end]` of a field.
-
-    assertion  one of ASSERTIONS; cue: where the phrase stands that set it, or None
-    finding    the finding that the mention is: `neg:fever`, `hx:stroke`; "" if it is none (hypothetical, an allergy)
-    """
-
-    concept: str
-    field: str
-    start: int
-    end: int
-    assertion: str
-    cue: tuple[int, int] | None = None
-    value: Measurement | None = None
-    finding: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,11 +126,22 @@ class NoteReader:
 
     def mentions(self, text: str, field: str = "", age: float | None = None) -> list[Mention]:
         """The mentions of one note in reading order. O(characters)."""
+        return list(self.note(text, field, age).mentions)
+
+    def note(self, text: str, field: str = "", age: float | None = None) -> ReadNote:
+        """One note as it was understood. O(characters)."""
         with self.lock:
             items, places = self._read([text], ages=[age])
+            words = [row for row in items.tolist() if row[TYPE] == WORD_ITEM]
+            cues = {(row[CUE_START], row[CUE_END]) for row in words if row[CUE_START] >= 0}
+            cued = {k for a, b in cues for k in range(a, b)}
+            open_words = [row for row in words if not row[FLAGS] & COVERED and row[START] not in cued]
+            unread = tuple(Unread(self.pieces.names[row[ID]], row[START], row[END]) for row in open_words)
         rows = items[items[:, TYPE] == MENTION].tolist()
         found = [self._mention(row, field, places.get((0, row[START], row[END]))) for row in rows]
-        return sorted(found, key=lambda mention: (mention.start, mention.end))
+        found.sort(key=lambda mention: (mention.start, mention.end))
+        numbers = NOTHING if self.measures is None else self.measures.read(text)
+        return ReadNote(text, field, tuple(found), unread, len(words), numbers)
 
     def _mention(self, row: list[int], field: str, value: Measurement | None) -> Mention:
         cue = (row[CUE_START], row[CUE_END]) if row[CUE_START] >= 0 else None
@@ -193,4 +189,4 @@ def _cut_exact(phrase: str) -> Words:
     return tuple(text for text, _ in found)
 
 
-__all__ = ["NOTE", "Measurement", "Mention", "NoteReader", "Phrase", "finding_name"]
+__all__ = ["NOTE", "Measurement", "Mention", "NoteReader", "Phrase", "ReadNote", "finding_name"]

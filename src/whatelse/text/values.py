@@ -1,8 +1,9 @@
 """Values in notes: what `measurements.py` reads joins what the compiled pass found.
 
 A value that is asserted as present is a mention of the concepts that it means ("temp 39.5": fever) or denies ("temp
-36.8": no fever). Words of values, ages and durations are covered: they are no findings. A mention that ends
-inside a value that denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and fires no anchor.
+36.8": no fever). A list of denials does not reach a value ("no LOC, BP 85/50"), a direct denial does ("denies temp >
+101"). Words of values, ages and durations are covered: they are no findings. A mention that ends inside a value that
+denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and fires no anchor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from whatelse.text.assertion import NEGATED, PRESENT
+from whatelse.text.assertion import NEGATED, POSSIBLE, PRESENT
 from whatelse.text.lexicon import Lexicon
 from whatelse.text.matcher import (
     ANCHOR,
@@ -37,6 +38,7 @@ from whatelse.types import Int32s, Ints
 
 PAIN = "pain"  # denied by a pain score of 0
 PAIN_SCORE = "pain_score"
+LISTED = frozenset(",;/")  # signs between a cue and a value that end the reach of the cue
 
 
 class NoteValues(NamedTuple):
@@ -62,9 +64,12 @@ class ValueReader:
             return NoteValues(items, {})
         spans = np.array([(n, *span) for n, numbers in found for span in numbers.spans], np.int64)
         denied = self._denied(found, ages)
-        assertion = np.full(len(spans), PRESENT, np.int64)
-        _cover(items, spans, assertion, *denied, anchor_concepts, self.tables.up_start, self.tables.up)
-        said = {(n, a, b): code for (n, a, b), code in zip(spans.tolist(), assertion.tolist(), strict=True)}
+        assertion, cue_end = np.full(len(spans), PRESENT, np.int64), np.zeros(len(spans), np.int64)
+        _cover(items, spans, assertion, cue_end, *denied, anchor_concepts, self.tables.up_start, self.tables.up)
+        said = {}
+        for (n, a, b), code, cue in zip(spans.tolist(), assertion.tolist(), cue_end.tolist(), strict=True):
+            listed = code in (NEGATED, POSSIBLE) and not LISTED.isdisjoint(notes[n][cue:a])
+            said[n, a, b] = PRESENT if listed else code
         rows: list[tuple[int, ...]] = []
         places: dict[tuple[int, int, int], Measurement] = {}
         for n, numbers in found:
@@ -107,7 +112,7 @@ def _age(note: int, numbers: Numbers, ages: Sequence[float | None] | None) -> fl
 
 
 @njit(cache=True, nogil=True)
-def _cover(items, spans, assertion, denied_start, denied, anchor_concepts, up_start, up):  # type: ignore[no-untyped-def]
+def _cover(items, spans, assertion, cue_end, denied_start, denied, anchor_concepts, up_start, up):  # type: ignore[no-untyped-def]
     """Mark the words of spans as covered, give each span the assertion of its last word, deny mentions inside.
 
     items   sorted by note; within a note its words come last, in reading order. spans (S, 3): note, start, end, sorted
@@ -156,6 +161,6 @@ def _cover(items, spans, assertion, denied_start, denied, anchor_concepts, up_st
                 k += 1
             while k < at and items[k, START] < spans[p, 2]:
                 items[k, FLAGS] |= COVERED
-                assertion[p] = items[k, ASSERTION]
+                assertion[p], cue_end[p] = items[k, ASSERTION], items[k, CUE_END]
                 k += 1
         s = last
