@@ -47,8 +47,14 @@ def _drug_from(first, last, count, term, kind, role, drug):  # type: ignore[no-u
         elif not drug[k] and not bits & AND:
             words += 1
         k -= 1
-    if last + 1 < count and 0 <= term[last + 1] < role.size and role[term[last + 1]] & ALLERGY:
-        return DRUG_ALLERGY
+    for k in range(last + 1, min(last + 3, count)):  # "DPH given", "Adrenalin was given"; a sign ends it
+        if kind[k] == SIGN:
+            break
+        bits = role[term[k]] if 0 <= term[k] < role.size else 0
+        if bits & ALLERGY and k == last + 1:
+            return DRUG_ALLERGY
+        if bits & GIVEN:
+            return DRUG_GIVEN
     return HOME
 
 

@@ -34,6 +34,7 @@ class Measure:
     guess: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     rises: tuple[tuple[str, Limits], ...] = ()
     falls: tuple[tuple[str, Limits], ...] = ()
+    grey: Mapping[str, float] = field(default_factory=dict)
     pair: tuple[str, ...] = ()
     of: tuple[float, ...] = ()
 
@@ -47,9 +48,11 @@ class Measure:
         return round(value, 3) if self.possible[0] <= value <= self.possible[1] else None
 
     def concepts(self, value: float, age: float | None) -> Iterable[tuple[str, bool]]:
-        """Concepts and whether they are present."""
+        """Concepts and whether they are present; none for a value in the grey zone below a limit."""
         for concept, limits in self.rises:
-            yield concept, value >= _limit(limits, age) - 1e-3
+            holds = value >= _limit(limits, age) - 1e-3
+            if holds or value < self.grey.get(concept, inf):
+                yield concept, holds
         for concept, limits in self.falls:
             yield concept, value < _limit(limits, age) - 1e-3
 
@@ -69,6 +72,7 @@ def read_measure(name: str, row: Mapping[str, Any]) -> Measure:
         {unit: (float(a), float(b)) for unit, (a, b) in row.get("guess", {}).items()},
         tuple((concept, _limits(limit)) for concept, limit in row.get("from", {}).items()),
         tuple((concept, _limits(limit)) for concept, limit in row.get("below", {}).items()),
+        {concept: float(limit) for concept, limit in row.get("grey", {}).items()},
         tuple(row.get("pair", ())),
         tuple(map(float, row.get("of", ()))),
     )

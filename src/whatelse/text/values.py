@@ -8,6 +8,7 @@ denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from whatelse.text.assertion import NEGATED, POSSIBLE, PRESENT
+from whatelse.text.function_words import says_nothing
 from whatelse.text.lexicon import Lexicon
 from whatelse.text.matcher import (
     ANCHOR,
@@ -38,7 +40,7 @@ from whatelse.types import Int32s, Ints
 
 PAIN = "pain"  # denied by a pain score of 0
 PAIN_SCORE = "pain_score"
-LISTED = frozenset(",;/")  # signs between a cue and a value that end the reach of the cue
+DIRECT = re.compile(r"[^\W\d]+")  # words; between a cue and a value only words of grammar may stand
 
 
 class NoteValues(NamedTuple):
@@ -68,8 +70,8 @@ class ValueReader:
         _cover(items, spans, assertion, cue_end, *denied, anchor_concepts, self.tables.up_start, self.tables.up)
         said = {}
         for (n, a, b), code, cue in zip(spans.tolist(), assertion.tolist(), cue_end.tolist(), strict=True):
-            listed = code in (NEGATED, POSSIBLE) and not LISTED.isdisjoint(notes[n][cue:a])
-            said[n, a, b] = PRESENT if listed else code
+            direct = all(map(says_nothing, DIRECT.findall(notes[n][cue:a].lower())))
+            said[n, a, b] = code if direct or code not in (NEGATED, POSSIBLE) else PRESENT
         rows: list[tuple[int, ...]] = []
         places: dict[tuple[int, int, int], Measurement] = {}
         for n, numbers in found:
