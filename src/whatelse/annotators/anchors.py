@@ -1,8 +1,8 @@
 """Anchor, Condition, AnchorSet: what stands in for what, and what counts as true.
 
-Definitions come from a YAML file (`emergency.yaml` says what it holds); `io/files.py` reads the two
-other forms there are. What they all become is the same: conditions, each with anchors to look for in the record
-and prefixes of billing codes to evaluate by.
+Definitions come from a YAML file (`emergency.yaml` says what it holds); `anchor_files.py` reads two
+other forms. All become the same: conditions, each with anchors to look for in the record and with prefixes of billing
+codes to evaluate by.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 DRUG_FIELDS = ("medication_history", "dispensed")
 Kind = Literal["acute", "history"]
+How = Literal["phrase", "drug", "label", "code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Anchor:
     fields  the fields of a visit it is looked for in
     """
 
-    how: Literal["phrase", "drug", "label", "code"]
+    how: How
     value: str
     fields: tuple[str, ...]
     system: str | None = None
@@ -170,12 +171,17 @@ def _name_and_brands(name: str) -> list[str]:
     return [part.strip() for part in re.split(r"[\[\]()]", name) if part.strip()]
 
 
-# Keys of `anchors` in a conditions file -> how to look, and in which fields.
-_PHRASES: dict[str, tuple[str, ...]] = {"notes": TEXT_FIELDS} | {f: (f,) for f in TEXT_FIELDS}
-_DRUGS: dict[str, tuple[str, ...]] = {"drugs": DRUG_FIELDS} | {f: (f,) for f in DRUG_FIELDS}
-_LABELS: dict[str, tuple[str, ...]] = {"drug_labels": DRUG_FIELDS}
-_GSN: dict[str, tuple[str, ...]] = {"gsn": ("dispensed",), "gsn_history": ("medication_history",)}
-ANCHOR_KEYS = (*_PHRASES, *_DRUGS, *_LABELS, *_GSN, "coded")
+# Keys of `anchors` in a conditions file -> how to look, in which fields, and the code system.
+_KEYS: dict[str, tuple[How, tuple[str, ...], str | None]] = {
+    "notes": ("phrase", TEXT_FIELDS, None),
+    **{field: ("phrase", (field,), None) for field in TEXT_FIELDS},
+    "drugs": ("drug", DRUG_FIELDS, None),
+    **{field: ("drug", (field,), None) for field in DRUG_FIELDS},
+    "drug_labels": ("label", DRUG_FIELDS, None),
+    "gsn": ("code", ("dispensed",), "gsn"),
+    "gsn_history": ("code", ("medication_history",), "gsn"),
+}
+ANCHOR_KEYS = (*_KEYS, "coded")
 
 
 def _condition(entry: Any, source: str, number: int) -> Condition:
@@ -206,21 +212,11 @@ def _condition(entry: Any, source: str, number: int) -> Condition:
         )
     anchors: dict[Anchor, None] = {}  # a set that keeps the order
     for key, values in rest.items():
-        for value in values:
-            anchors[_anchor(key, value)] = None
+        how, fields, system = _KEYS[key]
+        anchors |= {Anchor(how, value, fields, system): None for value in values}
     for system, values in coded.items():
         anchors |= {Anchor("code", value, ("coded",), system): None for value in values}
     return Condition(name, title, kind, codes, tuple(anchors))
-
-
-def _anchor(key: str, value: str) -> Anchor:
-    if key in _PHRASES:
-        return Anchor("phrase", value, _PHRASES[key])
-    if key in _DRUGS:
-        return Anchor("drug", value, _DRUGS[key])
-    if key in _LABELS:
-        return Anchor("label", value, _LABELS[key])
-    return Anchor("code", value, _GSN[key], "gsn")
 
 
 def _lists(value: Any, where: str) -> dict[str, list[str]]:
@@ -240,8 +236,7 @@ def _lists(value: Any, where: str) -> dict[str, list[str]]:
 
 def _plain(condition: Condition) -> dict[str, Any]:
     """A condition as a conditions file has it."""
-    tables = (("phrase", None, _PHRASES), ("drug", None, _DRUGS), ("label", None, _LABELS), ("code", "gsn", _GSN))
-    keys = {(how, fields, system): key for how, system, table in tables for key, fields in table.items()}
+    keys = {meaning: key for key, meaning in _KEYS.items()}
     anchors: dict[str, Any] = {}
     for a in condition.anchors:
         if a.fields == ("coded",):

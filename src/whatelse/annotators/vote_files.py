@@ -28,7 +28,7 @@ from whatelse.annotators.votes import Kind, Votes
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
 from whatelse.sources.columns import normal
-from whatelse.sources.tables import LONGEST, find_delimiter
+from whatelse.sources.tables import open_csv
 from whatelse.sources.textfile import detect_encoding, open_text
 from whatelse.types import Floats
 
@@ -241,20 +241,16 @@ def table_rows(path: Path, conditions: Collection[str] = ()) -> Iterator[dict[st
         return
     if not path.stat().st_size:
         return
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     with open_text(path, detect_encoding(path), newline="") as stream:
-        head = next((line for line in stream if line.strip()), "")
-        delimiter = find_delimiter(head, path, [*IDS, *LABELS, "condition", *map(normal, conditions)])
-        stream.seek(0)
         try:
-            table = csv.DictReader(stream, delimiter=delimiter, strict=True)
-            names = [name for name in table.fieldnames or () if name in (*IDS, *SHEET) or name in conditions]
+            table = open_csv(stream, path, None, [*IDS, *LABELS, "condition", *map(normal, conditions)])
+            names = [name for name in table.header if name in (*IDS, *SHEET) or name in conditions]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise InputError("two columns have this name: keep one", file=path, column=twice[0])
-            for number, row in enumerate(table, start=1):
-                if None in row or None in row.values():
+            for number, cells in enumerate(filter(None, table.rows), start=1):
+                if len(cells) != len(table.header):
                     raise InputError("has more or fewer cells than there are columns", file=path, row=number)
-                yield row
+                yield dict(zip(table.header, cells, strict=True))
         except csv.Error:
             raise InputError("is not a valid CSV file: quotes do not match", file=path) from None
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 
 from whatelse.cli.options import add_group
-from whatelse.cli.tables import console
+from whatelse.cli.tables import print_table
 from whatelse.errors import ConditionError, InputError
 
 if TYPE_CHECKING:
@@ -61,44 +60,26 @@ def ask(
     if stated or known.confirmed:
         names = [tagger.title(name) for name in known.confirmed] + stated
         typer.echo("known: " + ", ".join(names))
-    table = Table("likely", "probability", "times the usual", "because")
-    for tag in found.likely[:5]:
-        table.add_row(
-            tag.title or tag.condition,
-            f"{tag.probability:.0%}",
-            _times(tag.times),
-            _because(reading, known, tag.condition, titles),
-        )
-    console().print(table)
+
+    def cells(tag: Any, digits: int) -> tuple[str, str, str, str]:
+        because = _because(reading, known, tag.condition, titles)
+        return tag.title or tag.condition, f"{tag.probability:.{digits}%}", _times(tag.times), because
+
+    head = ("probability", "times the usual", "because")
+    print_table(("likely", *head), [cells(tag, 0) for tag in found.likely[:5]])
     if found.must_not_miss:
-        table = Table("must not be missed", "probability", "times the usual", "because", "would settle it")
-        for tag in found.must_not_miss:
-            profile = tagger.profiles_.get(tag.condition)
-            settle = profile.settle if profile else ""
-            table.add_row(
-                tag.title,
-                f"{tag.probability:.1%}",
-                _times(tag.times),
-                _because(reading, known, tag.condition, titles),
-                settle,
-            )
-        console().print(table)
+        settle = {name: profile.settle for name, profile in tagger.profiles_.items()}
+        rows = [(*cells(tag, 1), settle.get(tag.condition, "")) for tag in found.must_not_miss]
+        print_table(("must not be missed", *head, "would settle it"), rows)
     if questions:
-        table = Table("worth asking", "moves", "now", "if yes", "if no")
-        for q in questions[:5]:
-            table.add_row(
-                f"{tagger.title(q.finding)}?",
-                tagger.title(q.about),
-                f"{q.now:.0%}",
-                f"{q.if_yes:.0%}",
-                f"{q.if_no:.0%}",
-            )
-        console().print(table)
-    bound = (
-        f"probabilities are computed to within {found.error_bound:.2g}"
-        if found.certified
-        else (f"not certified: a probability may be off by up to {min(found.error_bound, 1.0):.2g}")
-    )
+        asked = [
+            (f"{tagger.title(q.finding)}?", tagger.title(q.about), f"{q.now:.0%}", f"{q.if_yes:.0%}", f"{q.if_no:.0%}")
+            for q in questions[:5]
+        ]
+        print_table(("worth asking", "moves", "now", "if yes", "if no"), asked)
+    bound = f"probabilities are computed to within {found.error_bound:.2g}"
+    if not found.certified:
+        bound = f"not certified: a probability may be off by up to {min(found.error_bound, 1.0):.2g}"
     typer.echo(f"{bound}; this supports judgement and does not replace it")
 
 
@@ -192,22 +173,13 @@ def _base(knowledge: list[Path] | None) -> Knowledge:
 
 def _print(found: list[Condition], as_json: bool) -> None:
     if as_json:
-        rows = [
-            {
-                "name": c.name,
-                "title": c.title,
-                "kind": c.kind,
-                "codes": {system: list(codes) for system, codes in c.codes.items()},
-                "must_not_miss": c.must_not_miss,
-            }
-            for c in found
-        ]
-        return typer.echo(json.dumps(rows, indent=1))
-    table = Table("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM")
+        names = ("name", "title", "kind", "codes", "must_not_miss")
+        return typer.echo(json.dumps([{name: getattr(c, name) for name in names} for c in found], indent=1))
+    table = []
     for c in found:
         codes = ", ".join(c.codes.get("icd10", ())[:6])
-        table.add_row(c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes)
-    console().print(table)
+        table.append((c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes))
+    print_table(("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM"), table)
 
 
 def show(

@@ -24,7 +24,7 @@ from whatelse.sources.columns import ColumnMap, Places, locate, need_columns, no
 from whatelse.sources.convert import Converter
 from whatelse.sources.description import Description
 from whatelse.sources.report import BadValue, Report
-from whatelse.sources.textfile import Text, damage, detect_encoding, open_bytes, open_text, spoiled
+from whatelse.sources.textfile import COMPRESSION, Text, damage, detect_encoding, open_bytes, open_text, spoiled
 from whatelse.visits import Visit
 
 DELIMITERS = ",;\t|"
@@ -35,7 +35,6 @@ SUFFIXES: dict[str, Literal["csv", "jsonl", "parquet"]] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
-COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 
 
 def read_table(path: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:

@@ -25,6 +25,7 @@ from whatelse.errors import InputError
 from whatelse.io.limits import check_growth, check_line, regular
 
 BLOCK = 1 << 20
+COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 BINARY = {
     b"PK\x03\x04": "a zip or spreadsheet file: unpack it or save it as CSV",

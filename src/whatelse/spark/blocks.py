@@ -7,13 +7,13 @@ function; workers keep the blocks (`block_cache.py`).
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+from safetensors.numpy import load, save
 
 from whatelse.noisyor.blocks import BLOCK, Arrays, Blocks, Merge, Work, added, joined, tree
 from whatelse.spark.block_cache import Visits, forget, kept
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from whatelse.spark.dataset import SparkCohort
 
 MOST_RUNS = 256  # most tasks of a sum: each sends one partial sum to the driver
-SMALL = 1 << 16  # bytes from which an array is compressed: counts are mostly zeros
 
 
 class SparkBlocks(Blocks):
@@ -96,28 +95,14 @@ def run_of(blocks: int, cores: int) -> int:
 
 
 def pack(arrays: Arrays) -> bytes:
-    """Arrays as bytes: a JSON line of names, types, shapes and sizes, then the arrays."""
-    bodies, heads = [], []
-    for name, given in arrays.items():
-        array = np.ascontiguousarray(given)
-        body: Any = array.tobytes()
-        if packed := array.nbytes >= SMALL and array.dtype.kind == "f":
-            body = pa.compress(body, codec="lz4", asbytes=True)
-        heads.append([name, array.dtype.str, np.shape(given), len(body), packed])
-        bodies.append(body)
-    head = json.dumps(heads).encode()
-    return b"".join([len(head).to_bytes(8, "little"), head, *bodies])
+    """Arrays as bytes: their length, then safetensors, compressed: counts are mostly zeros."""
+    plain = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    packed: bytes = pa.compress(plain, codec="lz4", asbytes=True)
+    return len(plain).to_bytes(8, "little") + packed
 
 
 def unpack(given: bytes) -> Arrays:
-    """The arrays of `pack`, copied: compiled loops need aligned, writable arrays."""
-    view = memoryview(given)
-    at = 8 + int.from_bytes(view[:8], "little")
-    out: Arrays = {}
-    for name, dtype, shape, size, packed in json.loads(bytes(view[8:at])):
-        body: Any = view[at : at + size]
-        at += size
-        if packed:
-            body = pa.decompress(body, int(np.prod(shape)) * np.dtype(dtype).itemsize, codec="lz4")
-        out[name] = np.frombuffer(body, dtype).reshape(shape).copy()
-    return out
+    """The arrays of `pack`, aligned and writable."""
+    size = int.from_bytes(given[:8], "little")
+    found: Arrays = load(pa.decompress(given[8:], size, codec="lz4", asbytes=True))
+    return found

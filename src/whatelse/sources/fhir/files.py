@@ -17,14 +17,13 @@ from whatelse.errors import InputError
 from whatelse.io.limits import check_line, limit
 from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.models import MODELS, Encounter
-from whatelse.sources.fhir.resources import Broken, Resources, entries, local
+from whatelse.sources.fhir.resources import Broken, Resources, entries, local, patient_of
 from whatelse.sources.fhir.visit import is_emergency, visit_of
 from whatelse.sources.report import Report
-from whatelse.sources.textfile import damage, open_bytes
+from whatelse.sources.textfile import COMPRESSION, damage, open_bytes
 from whatelse.visits import Visit
 
 NAMES = (".json", ".ndjson", ".jsonl")
-PACKED = (".gz", ".bz2", ".xz", ".zst")
 SHARED = ("Binary", "Medication")  # of no patient
 LARGEST = 1 << 30  # bytes of one Bundle, which has to be in memory as a whole
 WANTED = tuple(MODELS)
@@ -61,7 +60,7 @@ def find_files(path: Path) -> list[Path]:
 
 def _stem(file: Path) -> str:
     name = file.name.lower()
-    return next((name.removesuffix(end) for end in PACKED if name.endswith(end)), name)
+    return next((name.removesuffix(end) for end in COMPRESSION if name.endswith(end)), name)
 
 
 class Spool:
@@ -92,7 +91,7 @@ class Spool:
         if kind in SHARED:
             self._db.execute("INSERT OR REPLACE INTO shared VALUES (?, ?)", (f"{kind}/{number}", body))
             return
-        whose = f"Patient/{number}" if kind == "Patient" else _subject(raw)
+        whose = patient_of(raw)
         if whose is None:
             raise Broken(f"{kind} names no patient")
         self._db.execute("INSERT INTO resource VALUES (?, ?, ?, ?)", (whose, str(file), row, body))
@@ -112,13 +111,6 @@ class Spool:
         """A Binary or Medication by "Type/id"; None if it is not there."""
         row = self._db.execute("SELECT body FROM shared WHERE name = ?", (name,)).fetchone()
         return json.loads(row[0]) if row else None
-
-
-def _subject(raw: dict[str, Any]) -> str | None:
-    reference = raw.get("subject") or raw.get("patient")
-    text = reference.get("reference") if isinstance(reference, dict) else None
-    found = local(text) if isinstance(text, str) else None
-    return found if found and found.startswith("Patient/") else None
 
 
 def _says_emergency(raw: dict[str, Any]) -> bool:

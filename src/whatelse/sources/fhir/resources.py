@@ -54,7 +54,8 @@ class Resources:
     """
 
     def __init__(self, asked: Iterable[str] = (), patient: str | None = None) -> None:
-        self.asked, self.partial, self._patient = set(asked), set[str](), patient
+        self.asked, self.partial = set(asked), set[str]()
+        self._patient = patient and f"Patient/{patient}"
         self.broken: Counter[str] = Counter()
         self._by_type: dict[str, dict[str, Resource]] = {}
 
@@ -62,7 +63,7 @@ class Resources:
         """Add one resource as JSON has it; types that are not read are passed over. Broken if `strict`, or counted."""
         try:
             checked = check(raw)
-            if self._patient is not None and checked is not None and _another(raw, self._patient):
+            if self._patient is not None and checked is not None and patient_of(raw) not in (None, self._patient):
                 raise Broken(f"{type(checked).__name__} is of another patient")
         except Broken as broken:
             if strict:
@@ -90,13 +91,14 @@ class Resources:
         return cast("R | None", self._by_type.get(kind.__name__, {}).get(name.partition("/")[2]))
 
 
-def _another(raw: dict[str, Any], patient: str) -> bool:
+def patient_of(raw: dict[str, Any]) -> str | None:
+    """The patient that a resource is of, "Patient/7"; None if it names none."""
+    if raw.get("resourceType") == "Patient":
+        return f"Patient/{raw.get('id')}"
     subject = raw.get("subject") or raw.get("patient")
     text = subject.get("reference") if isinstance(subject, dict) else None
     whose = local(text) if isinstance(text, str) else None
-    if raw.get("resourceType") == "Patient":
-        whose = f"Patient/{raw.get('id')}"
-    return whose is not None and whose.startswith("Patient/") and whose != f"Patient/{patient}"
+    return whose if whose and whose.startswith("Patient/") else None
 
 
 def check(raw: Any) -> Resource | None:
