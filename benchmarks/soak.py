@@ -1,10 +1,11 @@
 """Faults drawn at random, for as long as asked: `python -m benchmarks.soak --minutes 60` (or 5, or 1).
 
-Clients decide and look, as in load.py, while the server is killed (SIGKILL), its disk is full, its database is stopped
-(PostgreSQL), its model file is damaged and loaded, clients connect and say nothing, ask and hang up, or ask for an
-export and do not read. Passes if every acknowledged decision is in the store afterwards, once; no visit's versions
-have a gap; history and audit verify; nothing but broken connections, timeouts and 503 was seen; and memory is flat.
-Only this machine is loaded. Without PostgreSQL installed the whole time goes to SQLite, and the result says so.
+Clients decide and look, as in load.py; an EHR calls hooks with and without prefetch, sends feedback and launches the
+page, whose sessions go on after a kill. Meanwhile the server is killed (SIGKILL), its disk is full, its database is
+stopped (PostgreSQL), its model file is damaged and loaded, clients connect and say nothing, ask and hang up, or ask for
+an export and do not read. Passes if every acknowledged decision is in the store afterwards, once; no visit's versions
+have a gap; history, audit and cards verify; nothing but broken connections, timeouts and 503 was seen; and memory is
+flat. Only this machine is loaded. Without PostgreSQL the whole time goes to SQLite, and the result says so.
 """
 
 from __future__ import annotations
@@ -21,21 +22,28 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import httpx
 import uvloop
+from tests.sources.fhir.test_visit import visit_resources
+from tests.support.hooking import VIEW
+from tests.support.smart_ehr import CLIENT, Ehr, memory, running
 
+from benchmarks.hooks import charts
 from benchmarks.load import free_port
 from benchmarks.serving import Connection, Server, Tally, check_store, clinician, make_department, make_tokens
 from whatelse.store import Store
 from whatelse.store.backup import verify
 
 ALLOWED = {"ConnectionError", "TimeoutError", "503"}
+LAUNCH_EVERY = 2.5  # seconds: an address may launch 30 times a minute
+GROWING = 15.0  # seconds after its start that a process's memory says nothing
 STOPPING = 300.0  # seconds that the server has to stop: on a busy machine its 10 for open requests are not all
 
 
@@ -46,7 +54,9 @@ class Soak:
     server: Server
     draw: random.Random
     tokens: list[str]
+    ehr: Ehr
     cluster: Any = None
+    served: Counter[str] = field(default_factory=Counter)  # what the EHR was answered, by kind
     start: float = field(default_factory=time.monotonic)
     tally: Tally = field(default_factory=Tally)
     faults: Counter[str] = field(default_factory=Counter)
@@ -67,6 +77,7 @@ class Soak:
                                           lambda: not done))
             for k, t in enumerate(self.tokens)
         ]  # fmt: skip
+        clients += [asyncio.create_task(work(lambda: not done)) for work in (self.hooks, self.launches)]
         watching = asyncio.create_task(self._watch())
         kinds = [self.kill, self.bad_model, self.silent, self.hang_up, self.unread]
         kinds += [self.full_disk] if self.cluster is None else [self.no_database]
@@ -98,6 +109,56 @@ class Soak:
                     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
                     size = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
                     self.memory.append((time.monotonic() - self.start, process.pid, size))
+
+    # ---- the EHR
+
+    async def hooks(self, go_on: Callable[[], bool]) -> None:
+        """Charts are opened: calls with the visit as prefetch, calls that have it read, and what came of the cards."""
+        bodies = charts(20)
+        bare = {"prefetch": None, "fhirServer": self.ehr.issuer, "fhirAuthorization": {"access_token": "hook"}}
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.server.port}", timeout=20) as http:
+            while go_on():
+                read = self.draw.random() < 0.3
+                sent = json.loads(self.draw.choice(bodies)) | (bare if read else {})
+                answer = await self._ask(http, "hook read" if read else "hook", "POST", VIEW, json=sent)
+                cards = answer.json()["cards"] if answer is not None else []
+                if cards and self.draw.random() < 0.2:
+                    said = {"feedback": [{"card": cards[0]["uuid"], "outcome": "accepted"}]}
+                    await self._ask(http, "feedback", "POST", VIEW + "/feedback", json=said)
+                await asyncio.sleep(0.1)
+
+    async def launches(self, go_on: Callable[[], bool]) -> None:
+        """The page is launched from the EHR; in between, the visit is looked at by the session of the launch."""
+        self.ehr.redirect = f"http://127.0.0.1:{self.server.port}/smart/callback"
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.server.port}", timeout=20) as http:
+            key = ""
+            while go_on():
+                begun = await self._ask(http, "launch", "GET", f"/smart/launch?iss={self.ehr.issuer}&launch=x")
+                if begun is not None:
+                    there = (await http.get(begun.headers["location"])).headers["location"]
+                    back = await self._ask(http, "callback", "GET", there)
+                    key = back.headers["location"][7:33] if back is not None else key
+                for _ in range(4 if key else 0):
+                    await self._ask(http, "launched visit", "GET", f"/api/visits/{key}")
+                    await asyncio.sleep(LAUNCH_EVERY / 4)
+                if not key:
+                    await asyncio.sleep(LAUNCH_EVERY)
+
+    async def _ask(self, http: httpx.AsyncClient, kind: str, method: str, path: str, **more: Any) -> Any:
+        """An answer of the server; None if there was none, which is counted like those of the clinicians."""
+        try:
+            answer = await http.request(method, path, **more)
+        except httpx.TimeoutException:
+            self.tally.errors.append("TimeoutError")
+        except httpx.TransportError:
+            self.tally.errors.append("ConnectionError")
+            await asyncio.sleep(0.25)
+        else:
+            if answer.status_code in (200, 303):
+                self.served[kind] += 1
+                return answer
+            self.tally.errors.append("503" if answer.status_code == 503 else f"{kind} {answer.status_code}")
+        return None
 
     # ---- faults
 
@@ -179,12 +240,15 @@ class Soak:
         store = Store(database)
         found = verify(store.engine)
         store.close()
+        born = {process: at for at, process, _ in reversed(self.memory)}
+        settled = [(at, size) for at, process, size in self.memory if at > born[process] + GROWING]
         third = (self.memory[-1][0] if self.memory else 0) / 3
-        early = [size for at, _, size in self.memory if at <= third]
-        late = [size for at, _, size in self.memory if at > 2 * third]
+        early = [size for at, size in settled if at <= third]
+        late = [size for at, size in settled if at > 2 * third]
         other = Counter(self.tally.errors)
         return {
             "faults": dict(self.faults),
+            "ehr": dict(self.served),
             "answers": len(self.tally.seconds),
             **stored,
             "verified": [found.decisions.lines, found.audit.lines],
@@ -199,7 +263,8 @@ def passed(result: dict[str, Any]) -> bool:
     """Nothing lost, doubled, missing or unexpected, and memory flat."""
     early, late = result["memory_mb"]
     kept = not (result["lost"] or result["doubled"] or result["gaps"] or result["other_errors"])
-    return bool(kept and result["acknowledged"] and late <= 1.25 * early + 50)
+    served = result["acknowledged"] and result["ehr"].get("hook") and result["ehr"].get("launched visit")
+    return bool(kept and served and (not early or late <= 1.25 * early + 50))
 
 
 @contextmanager
@@ -224,7 +289,17 @@ def soak(
     tokens.append(store.access.create("exports", "admin", 1))
     store.close()
     server = Server(folder, free_port(), database)
-    run = Soak(server, random.Random(seed), tokens, made)
+    ehr = Ehr(memory(visit_resources()), tokens={"hook"})
+    run = Soak(server, random.Random(seed), tokens, ehr, made)
+    with running(ehr):
+        return _soak(run, database, seconds, pause, seed)
+
+
+def _soak(run: Soak, database: str, seconds: float, pause: tuple[float, float], seed: int) -> dict[str, Any]:
+    settings = {"cds_hooks": "true", "cds_threshold": "0.05", "smart_client_id": CLIENT}
+    settings["fhir_servers"] = json.dumps([run.ehr.issuer])
+    os.environ.update({f"WHATELSE_{name.upper()}": value for name, value in settings.items()})
+    server, made = run.server, run.cluster
     run.say(f"started on {'PostgreSQL' if made is not None else 'SQLite'} in {server.start():.1f} s, seed {seed}")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -203,7 +203,7 @@ def test_lines_from_before_there_was_a_chain_are_linked(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as old:  # as version 0001 left it
         for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             old.execute(f"DROP TRIGGER {name}")
-        for table in ("audit", "chain_head", "served", "pulse"):
+        for table in ("audit", "chain_head", "served", "pulse", "launch"):
             old.execute(f"DROP TABLE {table}")
         old.execute("ALTER TABLE decision DROP COLUMN chain")
         for what in ("UPDATE", "DELETE"):

@@ -1,7 +1,8 @@
 """cross_check: does the database have what the audit tells of?
 
 A chain alone does not show that its newest lines were cut off together with its head. The audit is a chain of its own
-and names, for each decision, the version that the visit reached, and for each card its digest and outcome.
+and names, for each decision, the version that the visit reached, and for each card its digest and outcome. A decision
+is durable before the audit tells of it; a card is written by the same commit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import sqlalchemy as sa
 from whatelse.store import chain, schema
 from whatelse.store.engine import StoreError, reading
 
+CARDS_WRITTEN = "cards written"  # event, of the commit that wrote them: digests of cards, outcomes
 CARDS_REMOVED = "cards removed"  # event: cards before `detail.before` are past their retention time
-SETTLED = timedelta(seconds=10)  # younger audit lines may tell of cards that are still being written
+LATER = timedelta(minutes=1)  # that a card may be written after it was made
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEEP = "Keep the database as it is and compare it with a backup"
 
@@ -60,7 +62,7 @@ def _compare(engine: sa.Engine, key_of: Callable[[str], str]) -> None:
     for uuid, (digest, at) in told.cards.items():
         row = cards.get(uuid)
         if row is None:
-            if at >= told.removed_before and datetime.now(UTC) - at > SETTLED:
+            if at >= told.removed_before + LATER:
                 raise StoreError(f"cds_card: card {uuid} of the audit is missing. {_KEEP}")
             continue
         if chain.link("", [getattr(row, name) for name in chain.CARD]) != digest:
@@ -84,9 +86,8 @@ def _add(told: _Told, row: Any) -> None:
         reached[row.visit] = detail["version"]
     for key, version in reached.items():
         told.versions[key] = max(version, told.versions.get(key, 0))
-    if row.event == "hook call":
-        for uuid, digest in detail.get("cards", {}).items():
-            told.cards.setdefault(uuid, (digest, at))
-    told.outcomes.update(detail.get("outcomes", {}))
+    if row.event == CARDS_WRITTEN:
+        told.cards.update({uuid: (digest, at) for uuid, digest in detail["cards"].items()})
+        told.outcomes.update(detail["outcomes"])
     if row.event == CARDS_REMOVED:
         told.removed_before = max(told.removed_before, datetime.fromisoformat(detail["before"]))

@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ from tests.support.hooking import VIEW, call, titles, written
 from tests.support.serving import live, service, wait_until
 from tests.support.smart_ehr import CLIENT, Ehr, memory, running
 from whatelse.server import Service
+from whatelse.server.ehr.cds import log as card_log
 from whatelse.server.logs import JsonFormatter, configure_logging
-from whatelse.store import StoreError, audit, backup, cross_check
+from whatelse.store import StoreError, audit, backup
 from whatelse.store.engine import writing
 
 Opened = tuple[Ehr, Service, httpx.Client]
@@ -106,11 +106,8 @@ def test_hook_call_and_feedback_are_audited_with_user_and_visit(opened: Opened) 
         ("DELETE FROM cds_card", "is missing"),
     ],
 )
-def test_changes_of_card_logs_are_found(
-    opened: Opened, change: str, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_of_card_logs_are_found(opened: Opened, change: str, says: str) -> None:
     _, made, http = opened
-    monkeypatch.setattr(cross_check, "SETTLED", timedelta(0))
     card = hook(opened).json()["cards"][0]
     said = {"card": card["uuid"], "outcome": "accepted"}
     assert http.post(VIEW + "/feedback", json={"feedback": [said]}).status_code == 200
@@ -121,6 +118,22 @@ def test_changes_of_card_logs_are_found(
         connection.execute(sa.text(change))
     with pytest.raises(StoreError, match=says):
         backup.verify(made.store.engine)
+
+
+def test_cards_that_a_full_disk_took_are_no_break_of_the_chain(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, made, http = opened
+
+    def full(_: object, *__: object) -> None:
+        raise StoreError("the database cannot be written to")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(card_log, "writing", full)
+        card = hook(opened).json()["cards"][0]
+        said = {"card": card["uuid"], "outcome": "accepted"}
+        assert http.post(VIEW + "/feedback", json={"feedback": [said]}).status_code == 200
+        written(made)
+    made.store.ping()
+    assert backup.verify(made.store.engine).decisions.lines == 1, "the decision is kept, the card is not"
 
 
 @pytest.mark.parametrize(

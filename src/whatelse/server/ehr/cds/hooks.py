@@ -19,7 +19,7 @@ from fastapi import Depends, HTTPException, Request, Response
 from whatelse.server.admission_control import LONG
 from whatelse.server.ehr.cds.cards import REJECTIONS, Chosen, card_number, choose, evidence_of, render
 from whatelse.server.ehr.cds.cors import CALLED
-from whatelse.server.ehr.cds.log import Card, CardLog, Look, card_digest, now
+from whatelse.server.ehr.cds.log import Card, CardLog, Look, now
 from whatelse.server.ehr.cds.messages import Call, Feedback, Outcome, parse
 from whatelse.server.ehr.cds.threshold import Threshold
 from whatelse.server.ehr.cds.tokens import Callers
@@ -174,7 +174,7 @@ class Cards:
         cards = [made(one) for one in chosen]
         likeliest = [[tag.condition, round(tag.probability, 4)] for tag in top]
         self.log.keep(cards, Look(now(), visit.id, call.hook, user, shown, len(cards), likeliest, list(seen.unseen)))
-        audited = {"shown": shown, "cards": {card.uuid: card_digest(card) for card in cards}}
+        audited = {"shown": shown, "cards": [card.uuid for card in cards]}
         if not shown:
             return Answer(NO_CARDS, user, visit.id, audited)
         settings, patient = service.settings, call.context.patientId

@@ -2,7 +2,8 @@
 
 Feedback names a card by its number alone, so cards are kept: in memory for those just shown, in the database for as
 long as the setting `cds_days` says. Rows are written by a thread of their own, many in one commit: nobody waits for the
-disk to see a card.
+disk to see a card. The same commit writes an audit line with the digests of the cards and their outcomes, so the audit
+tells of no card that a crash or a full disk has taken.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 
 from whatelse.server.lru import Lru
 from whatelse.store import Event, StoreError, chain, schema
-from whatelse.store.cross_check import CARDS_REMOVED
+from whatelse.store.cross_check import CARDS_REMOVED, CARDS_WRITTEN
 from whatelse.store.engine import reading, writing
 from whatelse.store.queue_writer import QueueWriter
 from whatelse.store.retention import cutoff
@@ -26,6 +27,7 @@ from whatelse.store.retention import cutoff
 VISITS = 5_000  # whose cards are in memory
 BATCH = 500
 _card, _look, _switch = schema.cds_card, schema.cds_look, schema.cds_switch
+Write = Callable[[sa.Connection, dict[str, dict[str, str]]], None]  # adds to what the audit is told, by kind and card
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,11 @@ class CardLog(QueueWriter):
                 self._cards.put(card.uuid, card)
                 new.append(card)
 
-        def write(connection: sa.Connection) -> None:
+        def write(connection: sa.Connection, told: dict[str, dict[str, str]]) -> None:
             for card in new:
                 if connection.execute(sa.select(_card.c.uuid).where(_card.c.uuid == card.uuid)).first() is None:
                     connection.execute(_card.insert().values(**_row(card)))
+                    told["cards"][card.uuid] = card_digest(card)
             connection.execute(_look.insert().values(**_row(look)))
 
         self._queue.put(write)
@@ -114,8 +117,9 @@ class CardLog(QueueWriter):
         self._visits.put(card.visit, tuple(done if c.uuid == card.uuid else c for c in self.of_visit(card.visit)))
         change = _card.update().where(_card.c.uuid == card.uuid).values(outcome=outcome, reason=reason)
 
-        def write(connection: sa.Connection) -> None:
-            connection.execute(change)
+        def write(connection: sa.Connection, told: dict[str, dict[str, str]]) -> None:
+            if connection.execute(change).rowcount:
+                told["outcomes"][card.uuid] = outcome
 
         self._queue.put(write)
 
@@ -189,11 +193,14 @@ class CardLog(QueueWriter):
                 done.set()
             last = None in items
 
-    def _commit(self, batch: list[Callable[[sa.Connection], None]]) -> None:
+    def _commit(self, batch: list[Write]) -> None:
+        told: dict[str, dict[str, str]] = {"cards": {}, "outcomes": {}}
         try:
             with writing(self._engine) as connection:
                 for work in batch:
-                    work(connection)
+                    work(connection, told)
+                if any(told.values()):
+                    _audit(connection, CARDS_WRITTEN, told)
         except (StoreError, sa.exc.SQLAlchemyError, ValueError):
             if len(batch) == 1:
                 self.failed += 1
@@ -210,9 +217,13 @@ def prune(engine: sa.Engine, days: float, at: datetime | None = None) -> int:
         count = sum(connection.execute(t.delete().where(t.c.at < before)).rowcount for t in (_card, _look))
         if count:
             told = {"removed": count, "days": days, "before": before.astimezone(UTC).isoformat()}
-            head = chain.lock(connection, schema.audit)
-            chain.append(connection, schema.audit, [Event(CARDS_REMOVED, "whatelse", detail=told).row()], head)
+            _audit(connection, CARDS_REMOVED, told)
         return count
+
+
+def _audit(connection: sa.Connection, event: str, detail: dict[str, Any]) -> None:
+    head = chain.lock(connection, schema.audit)
+    chain.append(connection, schema.audit, [Event(event, "whatelse", detail=detail).row()], head)
 
 
 def card_digest(card: Card) -> str:
