@@ -39,6 +39,7 @@ RUNS: dict[str, list[str]] = {
 """What is run of each benchmark: the arguments of each call. One that is not here runs with its defaults."""
 BY_HAND = {
     "spark": "needs Java, and takes a while",
+    "annotators": "needs two cohort folders",
     "few_labels": "needs two cohort folders",
     "label_curve": "needs two cohort folders",
     "marks": "needs two cohort folders",

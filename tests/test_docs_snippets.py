@@ -44,6 +44,7 @@ CANNOT = {
     ("README.md", "make demo"): CHECKOUT,
     ("CONTRIBUTING.md", "make test"): CHECKOUT,
     ("SECURITY.md", "python scripts/lock.py"): "needs a package index; tests/test_supply.py runs what does not",
+    ("docs/annotators.md", "pip install"): "needs a language model's server; tests/cli/test_annotate.py has its own",
     ("docs/integration.md", "whatelse build --source fhir https://"): SERVERS,
     ("docs/integration.md", "whatelse serve --config serve.yaml --check"): SERVERS,
     ("docs/results.md", "python -m benchmarks.label_curve"): HOURS,
@@ -56,6 +57,7 @@ CANNOT = {
     ("docs/soak.md", "python -m benchmarks.soak"): LOAD,
 }
 NEEDS = {
+    "docs/annotators.md": ("cohort", "labels.csv"),
     "README.md": ("demo", "visits.csv", "new.csv", "labels.csv"),
     "docs/howto/integrator.md": ("department.model", "visits.jsonl"),
     "docs/inference.md": ("model",),

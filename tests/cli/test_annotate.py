@@ -55,7 +55,7 @@ def test_from_a_cohort_to_a_model(folder: Path, tmp_path: Path) -> None:
             *("annotate", folder / "bare", "--endpoint", server.url, "--model", "tiny", "--count", 150, "--out", out),
             *("--price", "1,2", "--second-pass", 0.2),
         )
-    assert "150 visits to ask about 23 conditions; 0 are done" in said and "(cost " in said
+    assert "150 visits to ask about 23 conditions; 0 visits are done" in said and "(cost " in said
     assert "self-agreement: " in said and "refused" in said and "quotes records" in said
     bare = Cohort.open(folder / "bare")
     (votes,) = read_votes(out, bare)
@@ -79,28 +79,41 @@ def test_from_a_cohort_to_a_model(folder: Path, tmp_path: Path) -> None:
 def test_killed_and_continued(folder: Path, tmp_path: Path) -> None:
     """Killed without warning, then stopped by Ctrl-C: the votes are those of a run that was never stopped."""
     command = ["annotate", str(folder / "visits.jsonl"), "--model", "m", "--second-pass", "0.1"]
-    command += ["--ids", str(folder / "labels.csv")]
+    (tmp_path / "ids.csv").write_text("\n".join(["visit", *(visit.id for visit in visits()[:120])]), encoding="utf-8")
+    command += ["--ids", str(tmp_path / "ids.csv")]
     with model_server(seed=4, fenced=0.1) as server:
         run(*command, "--endpoint", server.url, "--out", tmp_path / "whole.parquet")
         out = tmp_path / "killed.parquet"
         command = [sys.executable, "-m", "whatelse", *command, "--endpoint", server.url, "--out", str(out)]
         for how in (signal.SIGKILL, signal.SIGINT):
             enough, before = threading.Event(), len(server.questions)
-            server.notify = lambda n, e=enough, b=before: e.set() if n >= b + 40 else None  # type: ignore[misc]
+            server.notify = lambda n, e=enough, b=before: e.set() if n >= b + 30 else None  # type: ignore[misc]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             assert enough.wait(60)
             os.kill(process.pid, how)
             error = process.communicate()[1]
             assert process.returncode == (130 if how == signal.SIGINT else -9)
             assert how == signal.SIGKILL or "are kept in" in error
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        run(*command[3:])
+        assert "120 visits are done: there is nothing left to ask" in run(*command[3:])
         most = max(server.asked.values())
     order = [("visit", "ascending"), ("condition", "ascending")]
     one, other = (pyarrow.parquet.read_table(path).sort_by(order) for path in (tmp_path / "whole.parquet", out))
-    assert one.num_rows == 200 * 23 and one.equals(other)
+    assert one.num_rows == 120 * 23 and one.equals(other)
     assert most <= 2 * 2 + 2 * 2  # two passes of two runs, and what was under way at two stops
     events = [json.loads(line)["event"] for line in (tmp_path / "killed.parquet.audit.jsonl").read_text().splitlines()]
     assert events == ["began", "began", "ended", "began", "ended"]
+
+
+def test_only_visits_of_the_cohort_are_asked_about_and_each_once(folder: Path, tmp_path: Path) -> None:
+    part = Cohort.open(folder / "bare").rows(np.arange(10))
+    part.save(tmp_path / "part")
+    file = folder / "visits.jsonl"
+    common = ("--model", "m", "--out", tmp_path / "v.parquet", "--visits", file, "--visits", file)
+    with model_server() as server:
+        said = run("annotate", tmp_path / "part", "--endpoint", server.url, *common)
+    assert "10 visits have votes" in said and max(server.asked.values()) <= 2
+    assert read_votes(tmp_path / "v.parquet", part)[0].visits == 10
 
 
 def test_dry_run_sends_nothing_and_shows_the_question(folder: Path, tmp_path: Path) -> None:

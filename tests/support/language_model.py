@@ -2,7 +2,7 @@
 
     python -m tests.support.language_model --port 8077 --seed 1
 
-It says yes to a condition if one of the condition's names stands in the record, else no or unknown. Which records meet
+It says yes to nine of ten conditions one of whose names stands in the record, else no or unknown. Which records meet
 which fault depends on seed and record alone. It obeys a record that says "ignore the above".
 """
 
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             said = next((n for n in names if re.search(rf"\b{re.escape(n)}\b", record, re.IGNORECASE)), None)
             if obey:
                 out.append({"condition": name, "answer": "yes", "words": "ignore the above"})
-            elif said is not None:
+            elif said is not None and self.server.draw(f"slip {name} {seed % 2}", record) >= 0.1:
                 out.append({"condition": name, "answer": "yes", "words": said})
             elif self.server.draw(f"unsure {name} {seed % 2}", record) < 0.1:
                 out.append({"condition": name, "answer": "unknown", "words": ""})

@@ -87,16 +87,21 @@ def annotate(
     prompt = Prompt(describe(asked_about), Redactor(known_words(load_knowledge())) if remove else None)
     journal = Journal(out, model, prompt.version)
     records = [visit for visit in records if visit.id not in journal.done]
-    typer.echo(
-        f"{len(records):,} visits to ask about {len(prompt.conditions)} conditions; {len(journal.done):,} are done"
-    )
+    done_before = f"{len(journal.done):,} visits are done"
+    if not records:
+        if not dry_run:
+            with journal:
+                journal.fold()
+        typer.echo(f"{done_before}: there is nothing left to ask")
+        return
+    typer.echo(f"{len(records):,} visits to ask about {len(prompt.conditions)} conditions; {done_before}")
     question, answer, seconds = estimate(prompt, records, second_pass, concurrency)
     typer.echo(
         f"estimate: {question:,} tokens of questions, {answer:,} of answers{_cost(prices, question, answer)}, "
         f"{seconds / 60:,.0f} minutes if an answer comes at 40 tokens a second"
     )
     if dry_run:
-        _show_question(prompt, records)
+        _show_question(prompt, records[0])
         return
     if server.remote:
         typer.confirm(f"Send the records of {len(records):,} visits to {server.host}, outside?", abort=True)
@@ -165,7 +170,11 @@ def _run(
 
 def _audit(out: Path, event: str, about: dict[str, Any]) -> None:
     """Append a line to OUT.audit.jsonl: who sent how many records where. It holds nothing of a record."""
-    line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, "user": getpass.getuser()}
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        user = "unknown"
+    line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, "user": user}
     with out.with_name(out.name + ".audit.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line | about) + "\n")
 
@@ -194,6 +203,8 @@ def _visits(
             chosen = label_next(cohort.A, guess_probabilities(cohort), count, seed=seed)
             rows = (str(cohort.ids[row]) for row in chosen.rows)
             weights = dict(zip(rows, chosen.weights.tolist(), strict=True))
+        inside = dict.fromkeys(map(str, cohort.ids), 1.0)
+        weights = inside if weights is None else {visit: w for visit, w in weights.items() if visit in inside}
         anchors, stream = cohort.vocabulary.anchors, records_of(cohort, files)
     else:
         if count is not None:
@@ -201,12 +212,12 @@ def _visits(
         anchors = AnchorSet.shipped() if conditions is None else AnchorSet.load(conditions)
         source, columns, option = reading
         stream = read(what, option, source=source, columns=columns)
-    found = [visit for visit in stream if weights is None or visit.id in weights]
+    found = {visit.id: visit for visit in stream if weights is None or visit.id in weights}
     if weights is not None and (missing := len(weights) - len(found)):
         print_note(f"{missing:,} of the chosen visits are not among the records")
     if not found:
         raise InputError("there is no visit to ask about: check --ids and the files of visits")
-    return anchors, found, weights or {}
+    return anchors, list(found.values()), weights or {}
 
 
 def _ids(path: Path) -> dict[str, float]:
@@ -238,11 +249,10 @@ def _cost(prices: tuple[float, float] | None, asked: int, answered: int) -> str:
     return f" (cost {(asked * prices[0] + answered * prices[1]) / 1e6:,.2f})" if prices else ""
 
 
-def _show_question(prompt: Prompt, records: list[Visit]) -> None:
-    if records:
-        for _, messages in prompt.questions(prompt.record(records[0])):
-            for message in messages:
-                typer.echo(f"--- {message['role']}\n{message['content']}")
+def _show_question(prompt: Prompt, visit: Visit) -> None:
+    for _, messages in prompt.questions(prompt.record(visit)):
+        for message in messages:
+            typer.echo(f"--- {message['role']}\n{message['content']}")
     typer.echo(f"--- prompt {prompt.version}; nothing was sent")
 
 
@@ -251,6 +261,10 @@ def _print_count(done: Count, prices: tuple[float, float] | None) -> None:
     typer.echo(f"{done.visits:,} visits in {done.seconds:.0f} s, {tokens}, {done.retries:,} tries again")
     typer.echo("answers: " + ", ".join(f"{status} {number:,}" for status, number in done.statuses.most_common()))
     if done.both:
-        typer.echo(f"self-agreement: {done.same / done.both:.1%} of {done.both:,} answers given twice")
+        differ = done.both - done.same
+        typer.echo(
+            f"self-agreement: {done.same / done.both:.1%} of {done.both:,} answers given twice"
+            f"{f', {1 - differ / done.either:.1%} of {done.either:,} with a yes' if done.either else ''}"
+        )
     for reason, number in done.reasons.items():
         print_note(f"{number:,} visits got no answer: {reason}")

@@ -179,6 +179,11 @@ def test_refusals_and_bodies_that_are_no_completion() -> None:
     assert ask([odd_usage])[0] == Reply("hello", False, 0, 0)
 
 
+def test_tokens_are_counted_by_characters_if_the_server_does_not_count() -> None:
+    _, _, _, client = ask([{"choices": [{"message": {"content": "x" * 400}}]}])
+    assert client.answered == 100 and client.asked == len("SECRET") // 4
+
+
 def test_an_endless_answer_is_left() -> None:
     found, requests, _, _ = ask([httpx.Response(200, content=b"x" * (LARGEST + 1))])
     assert isinstance(found, NoAnswer) and found.reason == "too long" and len(requests) == 1

@@ -24,6 +24,7 @@ INSIDE = tuple(map(ip_network, ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.
 TRIES = 5
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds between tries
 LARGEST = 4_000_000  # bytes of an answer
+CHARACTERS = 4  # of a token, about
 AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
 NO_JSON_MODE = {400, 422}  # what servers say that do not know `response_format`
 
@@ -117,6 +118,7 @@ class Client:
             trust_env=False,
             follow_redirects=False,
             timeout=seconds,
+            limits=httpx.Limits(max_connections=None),
         )
         self._endpoint, self._model, self._seconds, self._sleep = endpoint, model, seconds, sleep
         self._json_mode = True
@@ -152,9 +154,9 @@ class Client:
                 reason = "unreachable"
                 continue
             if status == 200:
-                reply = _reply(body)
-                self.asked += reply.asked
-                self.answered += reply.answered
+                reply = _reply(body)  # a server that does not count tokens is counted by characters
+                self.asked += reply.asked or sum(len(message["content"]) for message in messages) // CHARACTERS
+                self.answered += reply.answered or len(reply.text) // CHARACTERS
                 return reply
             reason = f"status {status}"
             if status in (401, 403, 404) or 300 <= status < 400:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from whatelse.annotators.language_model.answers import MALFORMED, REFUSED, Answer, looks_refused, read_answers
-from whatelse.annotators.language_model.endpoint import Client, EndpointError, NoAnswer
+from whatelse.annotators.language_model.endpoint import CHARACTERS, Client, EndpointError, NoAnswer
 from whatelse.annotators.language_model.journal import Journal
 from whatelse.annotators.language_model.prompt import Message, Prompt
 from whatelse.visits import Visit
 
 ASKED = 2  # times a question is put whose answer cannot be read
 FAILED_IN_A_ROW = 5  # visits without an answer after which the run stops
-CHARACTERS = 4  # of a token, about
 ANSWER_TOKENS = 30  # of one condition, about
 SPEED = 40.0  # tokens of an answer in a second, about
 
@@ -39,6 +38,7 @@ class Count:
     reasons     why visits failed
     statuses    answers by status (`answers.STATUSES`), a condition of a visit each
     both, same  answers of first and second pass that are both votes, and those that agree
+    either      of `both`, those with a yes in either pass
     stopped     "" or why the run stopped before the end
     """
 
@@ -48,6 +48,7 @@ class Count:
     statuses: Counter[str] = field(default_factory=Counter)
     both: int = 0
     same: int = 0
+    either: int = 0
     asked: int = 0
     answered: int = 0
     retries: int = 0
@@ -169,6 +170,8 @@ def _add(count: Count, first: dict[str, Answer], again: dict[str, Answer] | None
     count.visits += 1
     count.statuses.update(answer.status for answer in first.values())
     for name, answer in (again or {}).items():
-        if answer.value is not None and first[name].value is not None:
+        one, other = first[name].value, answer.value
+        if one is not None and other is not None:
             count.both += 1
-            count.same += answer.value == first[name].value
+            count.same += one == other
+            count.either += one or other
