@@ -45,6 +45,7 @@ CANNOT = {
     ("CONTRIBUTING.md", "make test"): CHECKOUT,
     ("SECURITY.md", "python scripts/lock.py"): "needs a package index; tests/test_supply.py runs what does not",
     ("docs/annotators.md", "pip install"): "needs a language model's server; tests/cli/test_annotate.py has its own",
+    ("docs/annotators.md", "python -m benchmarks.annotators"): HOURS,
     ("docs/integration.md", "whatelse build --source fhir https://"): SERVERS,
     ("docs/integration.md", "whatelse serve --config serve.yaml --check"): SERVERS,
     ("docs/results.md", "python -m benchmarks.label_curve"): HOURS,
