@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def main() -> None:
     given = parser.parse_args()
     visits: Iterable[Visit] = simulate(given.simulated, given.seed)
     if given.visits:
-        pool = list(islice(read_visits(given.visits), 20_000))
+        pool = list(read_visits(given.visits))
         chosen = np.random.default_rng(given.seed).choice(len(pool), given.simulated, replace=False)
         visits = [pool[i] for i in sorted(chosen.tolist())]
     tagger = Tagger.load(given.model)

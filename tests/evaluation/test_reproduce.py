@@ -18,7 +18,6 @@ from whatelse.evaluation.experiment import random_start
 from whatelse.evaluation.measures import compare, measure, share_closed, top_terms
 from whatelse.evaluation.reproduce import Plan, reproduce
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, ROWS, TAUGHT, TOLERANT
-from whatelse.evaluation.showcase import find_examples
 from whatelse.learning import learners as learning
 from whatelse.learning.paper.nvil_course import HeldoutAnchors, NvilSettings, hold_out, run_course
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
@@ -243,17 +242,6 @@ def test_outcomes_of_rows_that_are_missing() -> None:
     assert compare({}, [(NAIVE, OURS)]) == [] and share_closed({}, NAIVE, ORACLE) == []
     terms = top_terms(learning.Learned(Tagger("naive").fit(cohort()).model_), cohort(), most=3)
     assert all(len(entry["terms"]) <= 3 and "evidence" not in entry for entry in terms)
-
-
-def test_examples_show_what_they_say() -> None:
-    tagger, records = Tagger("oracle").fit(cohort()), {v.id: v for v in visits("test")}
-    examples = find_examples(tagger, cohort("test"))
-    assert 1 <= len(examples) <= 3 and len({e.visit for e in examples}) == len(examples)
-    for example in examples:
-        truth = records[example.visit].truth or ()
-        assert example.confirmed in truth and (example.other in truth) == example.true
-        after = {t.condition: t.probability for t in tagger.suggest(records[example.visit], [example.confirmed]).tags}
-        assert after[example.other] == pytest.approx(example.after, abs=0.02)
 
 
 # ---- real visits

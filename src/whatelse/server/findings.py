@@ -22,7 +22,8 @@ def in_words(name: str, tagger: Tagger) -> str:
     """What a clinician reads for a finding's name."""
     prefix, colon, rest = name.partition(":")
     if prefix == "anchor":
-        return f"mention of {lower(title(rest, tagger))}"
+        named = lower(title(rest, tagger))
+        return named if tagger.vocabulary_.lexicon.entries else f"mention of {named}"
     if prefix == "sex":
         return {"F": "female", "M": "male"}.get(rest, rest)
     if prefix == "age" and rest in _AGES:

@@ -42,14 +42,24 @@ class ConditionRow:
 
 
 def lesson_of(folder: BenchFolder, cohort: Cohort) -> tuple[LabelSet, str]:
-    """The labels to learn from and to judge by, and where they come from: as 'whatelse fit' takes them.
+    """The labels to learn from and to judge by, and where they come from.
 
-    Those of labels.csv if it has any, else the cohort's own. A condition that none of the cohort's own labels ever
-    names is not known to be absent: whoever made those labels had not heard of it.
+    Those of labels.csv, and the cohort's own where labels.csv says nothing: one label that somebody saves does not
+    replace thousands of the records. A condition that none of the cohort's own labels ever names is not known to be
+    absent: whoever made those labels had not heard of it.
     """
-    if folder.labels.exists() and labels_in(folder.labels, cohort.conditions):
-        return LabelSet.read([folder.labels], cohort, others="skip"), folder.labels.name
-    return own_labels(cohort)
+    own, source = own_labels(cohort)
+    if not (folder.labels.exists() and labels_in(folder.labels, cohort.conditions)):
+        return own, source
+    said, name = LabelSet.read([folder.labels], cohort, others="skip"), folder.labels.name
+    if not own.visits:
+        return said, name
+    mixed = LabelSet(
+        np.where(said.known, said.probability, own.probability),
+        said.known | own.known,
+        np.where(own.known, own.weight, said.weight),  # where the records are labelled too, a label stands for itself
+    )
+    return mixed, f"{name} ({said.visits:,} visits) and {source}"
 
 
 def own_labels(cohort: Cohort) -> tuple[LabelSet, str]:

@@ -29,6 +29,7 @@ from whatelse.annotators.overlaps import overlaps
 from whatelse.errors import ConditionError, WhatelseError
 from whatelse.learning.learners import Progress
 from whatelse.lifecycle.rebuild import records_of
+from whatelse.lifecycle.refit import beside, roll_back
 from whatelse.workbench.candidate_search import CandidateSearch, search_candidates
 from whatelse.workbench.folder import BenchFolder
 from whatelse.workbench.jobs import Apart, Job, Status
@@ -158,7 +159,8 @@ class Workbench:
         no = {plain_words(phrase) for phrase in self.folder.refusals().get(condition, ())}
         taken = _values(self.folder.anchors())
         found = self.hunted.found.get(condition, [])
-        return [s for s in found if plain_words(s.phrase) not in no and s.phrase.lower() not in taken][:SHOWN]
+        new = [s for s in found if plain_words(s.phrase) not in no and s.phrase.lower() not in taken]
+        return [s for s in new if len(s.phrase.strip()) > 1][:SHOWN]
 
     def add_condition(self, name: str, phrase: str, title: str | None = None) -> None:
         """Start a condition; 'whatelse anchors edit --new'."""
@@ -255,6 +257,15 @@ class Workbench:
         digest = promote(self.folder, self.model)
         self.cohort = self.folder.open()
         return digest
+
+    def roll_back(self) -> str:
+        """Put the model back that served before the last promotion; its digest."""
+        return roll_back(self.model)[1]
+
+    @property
+    def has_previous(self) -> bool:
+        """Whether there is a model to go back to."""
+        return beside(self.model, "previous").is_file()
 
     def drop(self) -> None:
         """Forget the candidate."""

@@ -276,6 +276,7 @@ def test_learn_see_both_side_by_side_drop_and_promote(browser: Browser, tmp_path
             assert opened.tagger.digest_ == before
             shutil.copytree(kept, folder_of(opened), dirs_exist_ok=True)
             ready(page, f"{url}/workbench/learn")
+            page.once("dialog", lambda dialog: dialog.accept())
             page.locator("#promote").click()
             expect(page.locator("#summary")).to_contain_text("serves now")
         assert opened.tagger.digest_ == Tagger.load(opened.settings.model).digest_ != before

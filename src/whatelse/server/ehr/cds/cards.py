@@ -19,6 +19,8 @@ from whatelse.reading import Reading
 from whatelse.server.ehr.cds.log import Card
 from whatelse.server.ehr.cds.threshold import MOST, stays
 from whatelse.server.findings import in_words, telling, title
+from whatelse.server.parts import parts
+from whatelse.server.reasons import fitting
 from whatelse.sources.codings import Codings
 from whatelse.visits import Known
 
@@ -43,11 +45,15 @@ OVERRIDES = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A tag worth a card, and why it is said again if it was overridden before."""
+    """A tag worth a card, and why it is said again if it was overridden before.
+
+    urgent   it is unlikely, and must not be missed
+    """
 
     tag: Tag
     rank: int
     again: bool = False
+    urgent: bool = False
 
 
 def evidence_of(reading: Reading) -> str:
@@ -63,12 +69,21 @@ def choose(
 
     A tag shown at the last look stays until it is HOLD below the threshold. One that was overridden comes back only
     if the record has changed and the tag has risen by RISEN since. What the record has as a diagnosis is not said.
+    With knowledge, cards follow the page: what is likely, and what must not be missed whatever the threshold.
     """
     last = {card.condition: card for card in before}
     labels = reading.tagger.vocabulary_.anchors.labels(reading.visit)
     names = reading.tagger.vocabulary_.anchors.names
     written = {name for name, true in zip(names, labels or (), strict=False) if true}
-    ranked = [Chosen(tag, rank) for rank, tag in enumerate(reading.suggest(known).tags, start=1)]
+    suggested = reading.suggest(known)
+    part_of = parts(reading, known, suggested).part_of() if reading.tagger.profiles_ else None
+    ranked = [Chosen(tag, rank) for rank, tag in enumerate(suggested.tags, start=1)]
+    if part_of is not None:
+        ranked = [
+            replace(c, urgent=part_of[c.tag.condition] == "must_not_miss")
+            for c in ranked
+            if part_of.get(c.tag.condition) in ("likely", "must_not_miss")
+        ]
     found = []
     for candidate in ranked:
         tag, card = candidate.tag, last.get(candidate.tag.condition)
@@ -77,6 +92,7 @@ def choose(
                 found.append(replace(candidate, again=True))
             continue
         needed = stays(threshold) if card is not None and card.outcome is None else threshold
+        needed = 0.0 if candidate.urgent else needed
         if tag.probability >= needed and tag.probability > tag.baseline:
             found.append(candidate)
     for condition, card in last.items():
@@ -86,7 +102,7 @@ def choose(
             if returns(tag, card, threshold, evidence):
                 found.append(Chosen(tag, rank, again=True))
     found = [c for c in found if c.tag.condition not in written]
-    found.sort(key=lambda c: -c.tag.probability)
+    found.sort(key=lambda c: (not c.urgent, -c.tag.probability))
     return found[:MOST], [c.tag for c in ranked[:MOST]]
 
 
@@ -121,11 +137,11 @@ def render(
     tagger, condition = reading.tagger, chosen.tag.condition
     name = title(condition, tagger)
     share = f"{chosen.tag.probability:.0%}"
-    summary = f"What else? {name}: {share}"
+    summary = f"Must not be missed: {name}, {share}" if chosen.urgent else f"What else? {name}: {share}"
     shown: dict[str, Any] = {
         "uuid": card.uuid,
         "summary": summary if len(summary) < SUMMARY else summary[: SUMMARY - 2] + "…",
-        "indicator": "warning" if chosen.tag.probability >= URGENT else "info",
+        "indicator": "warning" if chosen.urgent or chosen.tag.probability >= URGENT else "info",
         "detail": _detail(chosen, reading, known, unseen),
         "source": {"label": "whatelse", **({"url": about} if about else {})},
         "suggestions": [
@@ -151,25 +167,29 @@ def render(
 
 def _detail(chosen: Chosen, reading: Reading, known: Known, unseen: Sequence[str]) -> str:
     tagger, condition = reading.tagger, chosen.tag.condition
-    because = reading.why(known.without(condition), condition)
+    lines = fitting(reading, known, condition) if tagger.profiles_ else None
+    lines = reading.why(known.without(condition), condition).reasons if lines is None else lines
     strong = [
         in_words(r.finding, tagger)
-        for r in because.reasons
+        for r in lines
         if r.present and r.log_odds >= WORTH_SAYING and telling(r.finding, tagger) and "#" not in r.finding
     ][:REASONS]
-    lines = []
+    profile = tagger.profiles_.get(condition)
+    said = []
     if chosen.again:
-        lines.append("Said again: the record has changed since this was set aside.")
-    lines.append(f"Estimated at {chosen.tag.probability:.0%}; {chosen.tag.baseline:.1%} of all visits here have it.")
+        said.append("Said again: the record has changed since this was set aside.")
+    said.append(f"Estimated at {chosen.tag.probability:.0%}; {chosen.tag.baseline:.1%} of all visits here have it.")
     if strong:
-        lines.append("Speaks for it: " + ", ".join(plain(text) for text in strong) + ".")
+        said.append("Speaks for it: " + ", ".join(plain(text) for text in strong) + ".")
+    if profile is not None and profile.settle:
+        said.append("Would settle it: " + plain(profile.settle.partition(";")[0], 200) + ".")
     if known.confirmed:
         confirmed = ", ".join(plain(title(c, tagger)) for c in known.confirmed)
-        lines.append(f"Beside what is confirmed: {confirmed}.")
+        said.append(f"Beside what is confirmed: {confirmed}.")
     if unseen:
-        lines.append("Not seen: " + ", ".join(plain(text) for text in unseen) + ".")
-    lines.append("Supports judgement and does not replace it.")
-    return "\n\n".join(lines)
+        said.append("Not seen: " + ", ".join(plain(text) for text in unseen) + ".")
+    said.append("Supports judgement and does not replace it.")
+    return "\n\n".join(said)
 
 
 def plain(text: str, most: int = 60) -> str:

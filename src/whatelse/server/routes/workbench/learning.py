@@ -38,7 +38,7 @@ def _started(session: CuratorSession, start: Callable[[], None]) -> s.State:
 @policy("curator", lane=Lane.SLOW)
 async def candidate(session: Here) -> s.Candidate:
     """Old and new model side by side, or nothing if there is no candidate."""
-    return s.Candidate(outcome=await session.run(session.bench.outcome))
+    return s.Candidate(outcome=await session.run(session.bench.outcome), previous=session.bench.has_previous)
 
 
 @router.post("/promote")
@@ -55,6 +55,19 @@ async def promote(session: Here) -> s.Promoted:
         digest = session.bench.promote()
         session.service.reload()
         session.bench.hunt_soon()
+        return digest
+
+    return s.Promoted(model=await session.run(work))
+
+
+@router.post("/rollback")
+@policy("curator", audit="model", lane=Lane.SLOW)
+async def rollback(session: Here) -> s.Promoted:
+    """Put the model back that served before the last promotion; it serves from now on."""
+
+    def work() -> str:
+        digest = session.bench.roll_back()
+        session.service.reload()
         return digest
 
     return s.Promoted(model=await session.run(work))

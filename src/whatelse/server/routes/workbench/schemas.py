@@ -179,6 +179,7 @@ class Undone(BaseModel):
 
 class Candidate(BaseModel):
     outcome: dict[str, Any] | None
+    previous: bool = Field(description="whether there is a model to go back to")
 
 
 class Promoted(BaseModel):

@@ -12,7 +12,8 @@ const VERDICTS = { better: "The new model is better", worse: "The new model is w
 async function show() {
   const state = await look();
   $("start").disabled = Boolean(state.job?.running);
-  const { outcome } = await get("/api/workbench/candidate");
+  const { outcome, previous } = await get("/api/workbench/candidate");
+  $("rollback").hidden = !previous;
   $("candidate").hidden = outcome === null;
   $("summary").textContent = outcome ? "" : "There is no new model to look at.";
   if (outcome) draw(outcome);
@@ -63,7 +64,8 @@ async function act(path, said) {
 }
 
 $("start").addEventListener("click", () => act("learn", ""));
-$("promote").addEventListener("click", () => act("promote", "The new model serves now; the old one is kept beside it."));
+$("rollback").addEventListener("click", () => confirm("Serve the model that was in place before the last promotion? The present one is kept.") && act("rollback", "The model before serves again; the other one is kept beside it."));
+$("promote").addEventListener("click", () => confirm("Serve the new model to everybody from now on? The old one is kept, and you can go back.") && act("promote", "The new model serves now; the old one is kept beside it."));
 $("drop").addEventListener("click", () => act("drop", "Dropped. The conditions file is as it was: take phrases back there if you do not want them."));
 
 await show();

@@ -31,7 +31,7 @@ function draw(state, look) {
   const parts = [];
   if (job?.running) {
     parts.push(
-      h("span", {}, `${job.what[0].toUpperCase()}${job.what.slice(1)} … ${Math.round(job.seconds)} s`),
+      h("span", {}, `${job.what[0].toUpperCase()}${job.what.slice(1)} … ${Math.round(job.seconds)} s${left(job)}`),
       h("progress", { max: job.total, value: job.done, "aria-label": job.what }),
     );
   } else if (job?.problem) parts.push(h("span", { class: "problem" }, `Not done: ${job.problem}`));
@@ -46,6 +46,9 @@ function draw(state, look) {
   }
   $("bench-status").replaceChildren(...parts);
 }
+
+// By the share that is done; nothing while too little is.
+const left = ({ done, total, seconds }) => (done > 0 && done < total && seconds > 3 ? `, about ${Math.ceil((seconds * (total - done)) / done)} s left` : "");
 
 export function bar(estimate) {
   if (!estimate) return [h("span", { class: "quiet small" }, "not labelled")];
