@@ -314,6 +314,7 @@ class Row(BaseModel):
     sex: str | None
     chief_complaint: str | None
     time: LocalTime | None
+    read: bool = Field(description="whether the visit's turn has come to be read")
     likely: list[tuple[str, float]] = Field(description="condition, probability")
     must_not_miss: list[tuple[str, float]]
     confirmed: list[str]

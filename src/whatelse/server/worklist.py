@@ -23,7 +23,7 @@ from whatelse.tagger import Tagger
 from whatelse.types import Floats
 from whatelse.visits import TEXT_FIELDS, Known, Visit
 
-CHUNK = 128  # visits scored at a time
+CHUNK = 16  # visits scored at a time
 HELD = 1_000  # visits of an EHR that are kept
 URGENT = 1.0  # added to the score of a condition that must not be missed
 WORTH_LISTING = 0.02  # probability of a condition in a list of the visits that may have it
@@ -178,12 +178,10 @@ class Worklist:
                 stop.wait(0.0005)  # let those who wait for an answer go first
             self.scores = Scores(tagger, table, end, counts, standing)
 
-    def standing(self, i: int, tagger: Tagger) -> Standing:
-        """Where visit i stands with nothing decided; computed now if its turn has not come."""
+    def standing(self, i: int, tagger: Tagger) -> Standing | None:
+        """Where visit i stands with nothing decided; None if its turn has not come: a page of them takes seconds."""
         scores = self.scores
-        if scores is not None and scores.tagger is tagger and i < scores.done:
-            return scores.standing[i]
-        return _standing(tagger, self.visits[i], tagger.predict_proba([self.visits[i]])[0])
+        return scores.standing[i] if scores is not None and scores.tagger is tagger and i < scores.done else None
 
 
 def _standing(tagger: Tagger, visit: Visit, probabilities: Floats) -> Standing:

@@ -83,9 +83,9 @@ def _rows(service: Service, wanted: schemas.Search) -> schemas.Rows:
 
 def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schemas.Row:
     visit = service.worklist.visits[i]
-    if state is None:
-        likely, missed, _ = service.worklist.standing(i, tagger)
-    else:
+    ready = service.worklist.standing(i, tagger)
+    likely, missed = ([], []) if ready is None else (ready.likely, ready.must_not_miss)
+    if state is not None:
         shown = service.answers.shown(tagger, visit, state)
         likely, missed = ([(c, float(shown.of(tagger, c))) for c in names] for names in shown.parts)
     return schemas.Row(
@@ -95,6 +95,7 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
         sex=visit.sex,
         chief_complaint=visit.chief_complaint,
         time=visit.time,
+        read=ready is not None or state is not None,
         likely=likely[:TOP],
         must_not_miss=missed[:TOP],
         confirmed=list(state.confirmed) if state else [],

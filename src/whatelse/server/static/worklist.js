@@ -55,7 +55,7 @@ function row(visit) {
         visit.confirmed.map((name) => h("span", { class: "chip yes" }, `✓ ${titles[name] ?? name}`)),
         visit.must_not_miss.map(([name, p]) => h("span", { class: "chip miss" }, `⚠ ${titles[name]} `, h("b", {}, percent(p)))),
         visit.likely.map(([name, p]) => h("span", { class: "chip" }, titles[name], " ", h("b", {}, percent(p)))),
-        !visit.likely.length && !visit.confirmed.length && !visit.must_not_miss.length && h("span", { class: "quiet small" }, "nothing stands out"))));
+        !visit.likely.length && !visit.confirmed.length && !visit.must_not_miss.length && h("span", { class: "quiet small" }, visit.read ? "nothing stands out" : "being read …"))));
 }
 
 // Others decide and visits are read meanwhile. Rows do not move while somebody is on one.
