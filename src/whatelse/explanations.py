@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from whatelse.io.text_table import Printed, TextTable
 
-SURPRISE, DANGER = 0.7, 0.2  # chosen on the project's own vignettes (docs/results.md)
+SURPRISE, DANGER, SYMPTOM = 0.7, 0.2, 1.0  # of the order that people see (docs/knowledge.md)
 ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.01, 15.0, 3  # what makes a dangerous condition an alert; at most so many
-LIKELY = 0.05  # the least probability that is shown as likely
+LIKELY, NEWS = 0.01, 2.0  # what is shown: at least this probability, and this many times the usual
+SHOWN = 5  # suggestions that a person sees; an alert is not among them
 UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"
 """What is said of a model that was learned without any label."""
 
@@ -24,8 +25,10 @@ class Tag:
     probability   that the patient has it, within error_bound of the model's exact answer
     baseline      its probability in the department, before anything is known of the visit
     title         what a person reads
-    danger        0 to 3; 3: must not be missed
-    stated        the record itself says so: a symptom or cause that it mentions, which is no news
+    kind, danger  as its entry in the knowledge base says; danger 3: must not be missed
+    stated        the record itself says so: a symptom or cause that it mentions, a chronic condition in the history
+    wider         wider conditions, of which it is a form
+    usual         its probability for the patient's age and sex; None: the baseline
     """
 
     condition: str
@@ -33,22 +36,31 @@ class Tag:
     error_bound: float
     baseline: float
     title: str = ""
+    kind: str = ""
     danger: int = 0
     stated: bool = False
+    wider: tuple[str, ...] = ()
+    usual: float | None = None
 
     @property
     def times(self) -> float:
-        """How many times as likely as usual."""
-        return self.probability / self.baseline if self.baseline > 0 else math.inf
+        """How many times as likely as usual, for a patient of this age and sex."""
+        usual = self.baseline if self.usual is None else self.usual
+        return self.probability / usual if usual > 0 else math.inf
 
     @property
     def score(self) -> float:
         """What suggestions are ordered by: log probability - SURPRISE log baseline + DANGER danger.
 
-        A common condition must be likelier than a rare one to stand above it, and a dangerous one less likely.
+        A common condition must be likelier than a rare one to stand above it, and a dangerous one less likely. A
+        symptom, which restates the complaint, is SYMPTOM lower: a diagnosis comes first where there is one.
         """
         rare = math.log(max(self.probability, 1e-12)) - SURPRISE * math.log(max(self.baseline, 1e-12))
-        return rare + DANGER * self.danger
+        return rare + DANGER * self.danger - SYMPTOM * (self.kind == "symptom")
+
+    def is_form_of(self, other: Tag) -> bool:
+        """Whether one of two conditions is a wider form of the other."""
+        return self.condition in other.wider or other.condition in self.wider
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +78,37 @@ class Suggestions(Printed):
 
     @property
     def likely(self) -> tuple[Tag, ...]:
-        """What is worth showing, likeliest first: neither stated by the record nor below LIKELY."""
-        return tuple(tag for tag in self.tags if not tag.stated and tag.probability >= LIKELY)
+        """What is worth showing, in order: not stated by the record, at least LIKELY, at least NEWS times the usual.
+
+        A wider or narrower form of a condition that stands above is left out: see `forms`.
+        """
+        out: list[Tag] = []
+        for tag in self.tags:
+            worth = not tag.stated and tag.probability >= LIKELY and tag.times >= NEWS
+            if worth and not any(tag.is_form_of(above) for above in out):
+                out.append(tag)
+        return tuple(out)
+
+    def forms(self, tag: Tag) -> tuple[Tag, ...]:
+        """Wider and narrower forms of a condition that are likely too."""
+        return tuple(t for t in self.tags if t.is_form_of(tag) and t.probability >= LIKELY and t.times >= NEWS)
 
     @property
     def must_not_miss(self) -> tuple[Tag, ...]:
         """Dangerous conditions that are still unlikely, but ALERT_TIMES as likely as usual; at most ALERTS.
 
-        Danger 3, probability at least ALERT_PROBABILITY, and not among the first three of `likely`.
+        Danger 3, probability at least ALERT_PROBABILITY, not stated, and neither it nor a form of it among the first
+        SHOWN of `likely`.
         """
-        shown = {tag.condition for tag in self.likely[:3]}
+        shown = self.likely[:SHOWN]
         found = [
             tag
             for tag in self.tags
             if tag.danger == 3
+            and not tag.stated
             and tag.probability >= ALERT_PROBABILITY
             and tag.times >= ALERT_TIMES
-            and tag.condition not in shown
+            and not any(tag.condition == other.condition or tag.is_form_of(other) for other in shown)
         ]
         return tuple(found[:ALERTS])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whatelse.errors import QueryError
-from whatelse.explanations import Explanation, Place, Question, Reason, Suggestions, Tag
+from whatelse.explanations import NEWS, Explanation, Place, Question, Reason, Suggestions, Tag
 from whatelse.noisyor.attribution import why
 from whatelse.noisyor.inference.information import expected_information
 from whatelse.noisyor.inference.posterior import Posterior, posterior
@@ -32,6 +32,9 @@ NOTHING = Known()
 KEPT = 4  # answers that a reading keeps: a page asks for the same ones again
 TELLING = 1e-4  # bits: a question expected to tell less is not asked
 STATED_KINDS = ("symptom", "cause", "social")  # a record that mentions such a condition says that it is there
+BACKGROUND = ("symptom", "chronic", "social")
+FITS = 0.25  # a finding whose causes are rarer than that in patients of this age and sex is not asked about
+FLARE = 0.5  # a chronic condition that is named is known; it is news if the findings alone make it this likely
 
 
 class Reading:
@@ -88,7 +91,9 @@ class Reading:
     ) -> Suggestions:
         """Suggestions from probabilities (m,) that were computed already."""
         tagger = self.tagger
-        profiles, stated = tagger.profiles_, set(self._stated().tolist())
+        profiles = tagger.profiles_
+        stated = {*self._stated().tolist(), *self._in_history(known).tolist()} if profiles else set()
+        usual = self._usual() if profiles else tagger.rates_.prior
         tags = []
         for i, (condition, probability, baseline) in enumerate(
             zip(tagger.conditions_, marginals.tolist(), tagger.rates_.prior.tolist(), strict=True)
@@ -99,7 +104,7 @@ class Reading:
             if profile is None:
                 tags.append(Tag(condition, probability, bound, baseline))
                 continue
-            said = (profile.title, profile.danger, i in stated)
+            said = (profile.title, profile.kind, profile.danger, i in stated, profile.wider, float(usual[i]))
             tags.append(Tag(condition, probability, bound, baseline, *said))
         ranked = tuple(sorted(tags, key=(lambda tag: -tag.score) if profiles else (lambda tag: -tag.probability)))
         return Suggestions(ranked, certified, bound, tagger.digest_, tagger.caveat_)
@@ -147,8 +152,10 @@ class Reading:
         candidates = candidates[tagger.model_.noisyor.weight[candidates] > 0]
         if not candidates.size:
             return ()
-        chance, rough = self._rough_information(now, candidates)
-        best = np.argsort(-rough)[:CANDIDATES]
+        worth = self._worth_asking(now.marginals)
+        chance, rough = self._rough_information(now, candidates, worth)
+        best = np.argsort(-rough)[: 3 * CANDIDATES]
+        best = best[self._fits(candidates[best])][:CANDIDATES]
         candidates, chance = candidates[best], chance[best]
         names = [tagger.vocabulary_.names[j] for j in candidates]
         after = self._if_answered(known, names)
@@ -159,7 +166,7 @@ class Reading:
         shares = np.stack([chance, said_no]) / (chance + said_no)
         mixed = (shares[:, :, None] * after).sum(0)
         gain = shares[:, :, None] * _divergence(after, mixed)
-        gain[:, :, self._stated()] = 0.0  # nobody need ask about what the record says
+        gain = gain * worth
         watched = gain if about is None else gain[:, :, tagger.condition_indices([about])]
         information = watched.sum((0, 2))
         questions = []
@@ -175,13 +182,60 @@ class Reading:
             )  # fmt: skip
         return tuple(questions)
 
+    def _worth_asking(self, now: Floats) -> Floats:
+        """(m,) what a bit about each condition is worth, by its probability now; 1 if the model has no profiles.
+
+        More if it is dangerous. Nothing if the record states it, if nothing speaks for it, and if it is a symptom, a
+        chronic condition or a habit.
+        """
+        profiles = [self.tagger.profiles_.get(name) for name in self.tagger.conditions_]
+        if not self.tagger.profiles_:
+            return np.ones(len(profiles))
+        worth = np.array([1.0 if p is None else (1.0 + p.danger) * (p.kind not in BACKGROUND) for p in profiles])
+        worth[self._stated()] = 0.0
+        return np.where(now >= NEWS * self._usual(), worth, 0.0)
+
+    def _fits(self, findings: Ints) -> Bools:
+        """Whether each finding fits the patient's age and sex: its causes are at least FITS times as common there."""
+        noisyor, usual = self.tagger.model_.noisyor, self._usual()
+        causes = (1 - noisyor.fail[:, findings]) * noisyor.prior[:, None]
+        times = usual / np.maximum(noisyor.prior, 1e-12)
+        fits: Bools = times @ causes >= FITS * causes.sum(0)
+        return fits
+
     def _stated(self) -> Ints:
         """Conditions that the record itself says are there: symptoms, causes and social facts that it mentions."""
-        tagger = self.tagger
-        first = len(tagger.vocabulary_.names) - len(tagger.conditions_)
-        named = self.present[self.present >= first] - first
-        kinds = [tagger.profiles_.get(tagger.conditions_[i]) for i in named.tolist()]
-        return named[[profile is not None and profile.kind in STATED_KINDS for profile in kinds]]
+        return self._named(STATED_KINDS)
+
+    def _in_history(self, known: Known) -> Ints:
+        """Chronic conditions that the record names, unless the findings alone would make one likelier than FLARE."""
+        named = self._named(("chronic",))
+        if not named.size:
+            return named
+        here, hidden = self._with_answers(known)
+        anchors = self.tagger.vocabulary_.anchor_columns[named]
+        without = posterior(
+            self.tagger.model_, np.setdiff1d(here, anchors), np.union1d(hidden, anchors),
+            self.tagger.condition_indices(known.confirmed), self.tagger.condition_indices(known.rejected), top=0,
+        )  # fmt: skip
+        return named[without.marginals[named] < FLARE]
+
+    def _named(self, kinds: tuple[str, ...]) -> Ints:
+        """Conditions of some kinds that the record names."""
+        profiles, conditions = self.tagger.profiles_, self.tagger.conditions_
+        if not profiles:
+            return np.empty(0, np.int64)
+        named = np.flatnonzero(np.isin(self.tagger.vocabulary_.anchor_columns, self.present))
+        return named[[conditions[i] in profiles and profiles[conditions[i]].kind in kinds for i in named.tolist()]]
+
+    def _usual(self) -> Floats:
+        """Probability of each condition for a patient of this age and sex, with nothing else known."""
+        names = self.tagger.vocabulary_.names
+        known = [j for j in self.present.tolist() if names[j].startswith(("age:", "sex:"))]
+        prior = np.clip(self.tagger.rates_.prior, 1e-12, 1 - 1e-12)
+        log_odds = np.log(prior / (1 - prior)) + self.tagger.model_.evidence.weight[:, known].sum(1)
+        usual: Floats = 1 / (1 + np.exp(-log_odds))
+        return usual
 
     def denials(self, known: Known = NOTHING) -> dict[str, list[str]]:
         """Condition -> findings that the record or an answer denies, strongest first, if they count against it.
@@ -260,13 +314,12 @@ class Reading:
         chance: Floats = 1 - weights @ quiet / weights.sum()
         return chance
 
-    def _rough_information(self, now: Posterior, candidates: Ints) -> tuple[Floats, Floats]:
+    def _rough_information(self, now: Posterior, candidates: Ints, worth: Floats) -> tuple[Floats, Floats]:
         """Chance that each candidate is present, and roughly what it would tell: the noisy-or's information, and for
         the evidence half its variance in log odds times that of the tag."""
         model = self.tagger.model_
         chance, rough = expected_information(model.noisyor, now.explanations, now.probabilities, candidates)
-        spread = now.marginals * (1 - now.marginals)
-        spread[self._stated()] = 0.0
+        spread = now.marginals * (1 - now.marginals) * worth
         return chance, rough + 0.5 * chance * (1 - chance) * (spread @ model.evidence.weight[:, candidates] ** 2)
 
 

@@ -80,8 +80,35 @@ def test_dangerous_visits_name_the_danger(tagger: Tagger) -> None:
         ("sudden tearing chest pain radiating to the back", 55, "M", "aortic_dissection"),
     ):
         tags = asked(tagger, {"text": text, "age": age, "sex": sex})
-        shown = [tag.condition for tag in (*tags.likely[:3], *tags.must_not_miss)]
+        listed = (*tags.likely[:3], *tags.must_not_miss)
+        shown = [tag.condition for first in listed for tag in (first, *tags.forms(first))]
         assert condition in shown, (text, shown)
+
+
+def test_forms_of_one_condition_take_one_place(tagger: Tagger) -> None:
+    for case in VIGNETTES[:40]:
+        likely = asked(tagger, case).likely
+        assert not any(a.is_form_of(b) for k, a in enumerate(likely) for b in likely[:k])
+    base = load_knowledge()
+    assert "acute_coronary_syndrome" in base.wider("myocardial_infarction")
+    assert {"limb_laceration", "laceration"} <= set(base.wider("hand_laceration"))
+
+
+def test_a_chronic_condition_in_the_history_is_known_unless_the_findings_speak_for_it(tagger: Tagger) -> None:
+    text = "h/o CHF and HTN, sob, leg swelling, orthopnea, bibasilar rales"
+    stated = {tag.condition for tag in asked(tagger, {"text": text, "age": 67, "sex": "M"}).tags if tag.stated}
+    assert "hypertension" in stated and "heart_failure" not in stated
+
+
+def test_questions_fit_age_and_sex(tagger: Tagger) -> None:
+    visit = Visit("v", age=80, sex="M", triage_note="weakness, dark stools, on warfarin, pale, hgb 7")
+    titles = " ".join(q.finding for q in tagger.read(visit).ask())
+    assert "period" not in titles and "pregnan" not in titles and "vagin" not in titles
+
+
+def test_answers_of_vignettes_are_certified(tagger: Tagger) -> None:
+    bounds = np.array([asked(tagger, case).error_bound for case in VIGNETTES[::4]])
+    assert np.mean(bounds <= 1e-3) >= 0.95 and np.mean(bounds <= 1e-2) >= 0.98
 
 
 def test_alerts_are_dangerous_and_far_above_the_usual(tagger: Tagger) -> None:

@@ -12,8 +12,10 @@ import typer
 from whatelse.cli.options import add_group
 from whatelse.cli.tables import print_table
 from whatelse.errors import ConditionError, InputError
+from whatelse.explanations import SHOWN
 
 if TYPE_CHECKING:
+    from whatelse.explanations import Suggestions, Tag
     from whatelse.knowledge import Condition, Knowledge
     from whatelse.tagger import Tagger
     from whatelse.visits import Visit
@@ -63,10 +65,10 @@ def ask(
 
     def cells(tag: Any, digits: int) -> tuple[str, str, str, str]:
         because = _because(reading, known, tag.condition, titles)
-        return tag.title or tag.condition, f"{tag.probability:.{digits}%}", _times(tag.times), because
+        return _with_forms(found, tag), f"{tag.probability:.{digits}%}", _times(tag.times), because
 
     head = ("probability", "times the usual", "because")
-    print_table(("likely", *head), [cells(tag, 0) for tag in found.likely[:5]])
+    print_table(("likely", *head), [cells(tag, 0) for tag in found.likely[:SHOWN]])
     if found.must_not_miss:
         settle = {name: profile.settle for name, profile in tagger.profiles_.items()}
         rows = [(*cells(tag, 1), settle.get(tag.condition, "")) for tag in found.must_not_miss]
@@ -81,6 +83,12 @@ def ask(
     if not found.certified:
         bound = f"not certified: a probability may be off by up to {min(found.error_bound, 1.0):.2g}"
     typer.echo(f"{bound}; this supports judgement and does not replace it")
+
+
+def _with_forms(found: Suggestions, tag: Tag) -> str:
+    """A condition's title, with its wider and narrower forms that are likely too."""
+    forms = ", ".join(form.title for form in found.forms(tag)[:3])
+    return (tag.title or tag.condition) + (f"\n  or: {forms}" if forms else "")
 
 
 def _visit(note: str, age: float | None, sex: str | None) -> Visit:
@@ -126,7 +134,8 @@ def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any
             "condition": t.condition,
             "title": t.title or t.condition,
             "probability": round(t.probability, 5),
-            "usual": t.baseline,
+            "usual": t.usual if t.usual is not None else t.baseline,
+            "forms": [form.condition for form in found.forms(t)],
             "because": _because(reading, known, t.condition, tagger.titles_),
         }
 

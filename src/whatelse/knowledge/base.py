@@ -99,11 +99,29 @@ class Knowledge:
                     waiting.append(parent)
         return tuple(out)
 
+    def wider(self, name: str) -> tuple[str, ...]:
+        """Wider conditions of a condition: written (`is_a`), by body site, or of the same kind with all its codes."""
+        condition, out = self.conditions[name], dict[str, None]()
+        waiting = list(condition.is_a)
+        while waiting:
+            up = waiting.pop(0)
+            if up in self.conditions and up not in out:
+                out[up] = None
+                waiting += self.conditions[up].is_a
+        out |= dict.fromkeys(parent for parent in self.parents(name) if parent in self.conditions)
+        codes = condition.codes.get("icd10", ())
+        for other in self.conditions.values() if codes else ():
+            wide = other.codes.get("icd10", ())
+            comparable = other.kind == condition.kind and other.name != name and wide and set(wide) != set(codes)
+            if comparable and all(code.startswith(wide) for code in codes):
+                out[other.name] = None
+        return tuple(out)
+
     def title(self, name: str) -> str:
         """What a person reads for a finding: `hx:stroke` is "History of stroke"."""
         prefix, _, rest = name.rpartition(":")
-        concept = self.concept(rest)
-        title = concept.title if concept else title_of(rest)
+        concept, condition = self.concept(rest), self.conditions.get(rest)
+        title = concept.title if concept and not (condition and condition.kind == "symptom") else title_of(rest)
         low = title if title[1:2].isupper() else title[:1].lower() + title[1:]
         forms = {"neg": f"No {low}", "possible": f"Possible {low}", "family": f"Family history of {low}"}
         forms |= {"rx": f"{title} given", "anchor": f"{title} named"}

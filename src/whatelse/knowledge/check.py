@@ -47,7 +47,7 @@ def _unknown_names(base: Knowledge) -> Iterator[str]:
             for name in getattr(condition, part):
                 if not base.is_drug(name) and base.concept(name) is None:
                     yield f"{condition.name}: {part} names {name!r}, which is no drug, drug class or procedure"
-        for part in ("goes_with", "mistaken_for"):
+        for part in ("goes_with", "mistaken_for", "is_a"):
             for name in getattr(condition, part):
                 if name not in base.conditions:
                     yield f"{condition.name}: {part} names {name!r}, which is no condition"

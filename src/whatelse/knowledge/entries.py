@@ -67,6 +67,7 @@ class Condition:
     home_drugs, given      drug, class or procedure -> share of cases that take it or get it
     against                concept -> factor on the odds where it is present
     goes_with              condition -> how many times as often together as by chance
+    is_a                   wider conditions, of which it is a form
     """
 
     name: str
@@ -87,6 +88,7 @@ class Condition:
     goes_with: Mapping[str, float] = field(default_factory=dict)
     mistaken_for: tuple[str, ...] = ()
     settle: str = ""
+    is_a: tuple[str, ...] = ()
 
     @property
     def must_not_miss(self) -> bool:
@@ -196,7 +198,7 @@ def read_condition(name: Any, value: Any, file: str) -> Condition:
     """A condition from its YAML entry."""
     entry = Fields(name, value, file)
     fields = {"title", "kind", "danger", "share", "age", "sex", "icd10", "icd9", "names", "findings", "against"}
-    entry.only(fields | {"risk", "home_drugs", "given", "proof", "goes_with", "mistaken_for", "settle"})
+    entry.only(fields | {"risk", "home_drugs", "given", "proof", "goes_with", "mistaken_for", "settle", "is_a"})
     age, sex = entry.numbers("age", 0.0, 1000.0), entry.numbers("sex", 0.0, 1000.0)
     if unknown := [*(set(age) - set(BANDS)), *(set(sex) - {"F", "M"})]:
         raise entry.error(f"{unknown[0]!r} is neither a sex (F, M) nor an age band ({', '.join(BANDS)})")
@@ -218,5 +220,6 @@ def read_condition(name: Any, value: Any, file: str) -> Condition:
         proof=entry.numbers("proof", 0.0, 1.0),
         goes_with=entry.numbers("goes_with", 0.0, 1000.0),
         mistaken_for=entry.texts("mistaken_for"),
+        is_a=entry.texts("is_a"),
         settle=entry.text("settle"),
     )

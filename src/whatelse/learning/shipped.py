@@ -38,6 +38,7 @@ from whatelse.visits import TEXT_FIELDS
 NAMES = ("emergency", "emergency-23")
 VISITS = 1_000_000  # visits that the rates of the base are counts of
 CACHE = "WHATELSE_CACHE"
+COMPILED_BY = ("knowledge_model.py", "shipped.py", "lexicon.py", "base.py")
 MATRICES = ("fail", "linear", "silence", "company")
 
 
@@ -50,6 +51,7 @@ class Profile:
     danger: int
     share: float
     settle: str = ""
+    wider: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,8 @@ def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
             arrays[part.name] = list(value) if isinstance(value, tuple) else value.tolist()
     anchors = AnchorSet(tuple(_anchored(asked, name) for name in net.conditions))
     profiles = {
-        c.name: asdict(Profile(c.title, c.kind, c.danger, c.share, c.settle)) for c in asked.conditions.values()
+        c.name: asdict(Profile(c.title, c.kind, c.danger, c.share, c.settle, asked.wider(c.name)))
+        for c in asked.conditions.values()
     }
     titles = {name: base.title(name) for name in net.names if not name.startswith("anchor:")}
     lexicon = Lexicon.from_knowledge(base).to_json()
@@ -131,7 +134,9 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
         arrays[name] = 1.0 - matrix if name == "fail" else matrix
     parts: dict[str, Any] = {name: np.array(value) for name, value in arrays.items()}
     net = KnowledgeNetwork(**(parts | {name: tuple(arrays[name]) for name in ("conditions", "names")}))
-    profiles = {name: Profile(**profile) for name, profile in content["profiles"].items()}
+    profiles = {
+        name: Profile(**profile | {"wider": tuple(profile["wider"])}) for name, profile in content["profiles"].items()
+    }
     vocabulary = Vocabulary(
         net.names,
         np.round(net.rates * VISITS).astype(np.int64),
@@ -166,7 +171,7 @@ def _digest(name: str) -> str:
             entry = waiting.pop(0)
             if entry.is_dir():
                 waiting += sorted(entry.iterdir(), key=lambda inner: inner.name)
-            elif entry.name.endswith(".yaml") or entry.name in ("knowledge_model.py", "shipped.py", "lexicon.py"):
+            elif entry.name.endswith(".yaml") or entry.name in COMPILED_BY:
                 total.update(entry.name.encode())
                 total.update(entry.read_bytes())
     return total.hexdigest()
