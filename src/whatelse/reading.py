@@ -33,7 +33,7 @@ KEPT = 4  # answers that a reading keeps: a page asks for the same ones again
 TELLING = 1e-4  # bits: a question expected to tell less is not asked
 STATED_KINDS = ("symptom", "cause", "social")  # a record that mentions such a condition says that it is there
 BACKGROUND = ("symptom", "chronic", "social")
-FITS = 0.25  # a finding whose causes are rarer than that in patients of this age and sex is not asked about
+FITS = 0.15  # a finding whose causes are rarer than that in patients of this age and sex is not asked about
 FLARE = 0.5  # a chronic condition that is named is known; it is news if the findings alone make it this likely
 
 
@@ -196,12 +196,15 @@ class Reading:
         return np.where(now >= NEWS * self._usual(), worth, 0.0)
 
     def _fits(self, findings: Ints) -> Bools:
-        """Whether each finding fits the patient's age and sex: its causes are at least FITS times as common there."""
-        noisyor, usual = self.tagger.model_.noisyor, self._usual()
+        """Whether each finding fits the patient: its causes are at least FITS times as common at this age and sex.
+
+        For the sex the mean is geometric: a cause that both sexes have does not make heavy periods a man's finding.
+        """
+        noisyor = self.tagger.model_.noisyor
         causes = (1 - noisyor.fail[:, findings]) * noisyor.prior[:, None]
-        times = usual / np.maximum(noisyor.prior, 1e-12)
-        fits: Bools = times @ causes >= FITS * causes.sum(0)
-        return fits
+        causes = causes / np.maximum(causes.sum(0), 1e-12)
+        fits: Bools = np.exp(self._brought("age:")) @ causes >= FITS
+        return fits & (self._brought("sex:") @ causes >= np.log(FITS))
 
     def _stated(self) -> Ints:
         """Conditions that the record itself says are there: symptoms, causes and social facts that it mentions."""
@@ -230,12 +233,17 @@ class Reading:
 
     def _usual(self) -> Floats:
         """Probability of each condition for a patient of this age and sex, with nothing else known."""
-        names = self.tagger.vocabulary_.names
-        known = [j for j in self.present.tolist() if names[j].startswith(("age:", "sex:"))]
         prior = np.clip(self.tagger.rates_.prior, 1e-12, 1 - 1e-12)
-        log_odds = np.log(prior / (1 - prior)) + self.tagger.model_.evidence.weight[:, known].sum(1)
+        log_odds = np.log(prior / (1 - prior)) + self._brought("age:") + self._brought("sex:")
         usual: Floats = 1 / (1 + np.exp(-log_odds))
         return usual
+
+    def _brought(self, prefix: str) -> Floats:
+        """Log odds (m,) that present findings whose names begin so add."""
+        names = self.tagger.vocabulary_.names
+        known = [j for j in self.present.tolist() if names[j].startswith(prefix)]
+        brought: Floats = self.tagger.model_.evidence.weight[:, known].sum(1)
+        return brought
 
     def denials(self, known: Known = NOTHING) -> dict[str, list[str]]:
         """Condition -> findings that the record or an answer denies, strongest first, if they count against it.
