@@ -203,8 +203,9 @@ class Reading:
         noisyor = self.tagger.model_.noisyor
         causes = (1 - noisyor.fail[:, findings]) * noisyor.prior[:, None]
         causes = causes / np.maximum(causes.sum(0), 1e-12)
-        fits: Bools = np.exp(self._brought("age:")) @ causes >= FITS
-        return fits & (self._brought("sex:") @ causes >= np.log(FITS))
+        age, sex = np.exp(self._brought("age:")) @ causes, np.exp(self._brought("sex:") @ causes)
+        fits: Bools = np.minimum(age, sex) >= FITS
+        return fits
 
     def _stated(self) -> Ints:
         """Conditions that the record itself says are there: symptoms, causes and social facts that it mentions."""
