@@ -40,12 +40,12 @@ def tag_to_omop(model: Path, cdm: str, out: str, threshold: float, note_nlp: boo
     ):
         found, periods = stays(connection)
         about, today = f"whatelse model {tagger.digest_[:12]}", datetime.now()
-        spoken = Mentions(connection, known, tagger.digest_[:12], today) if note_nlp else None
+        spoken = Mentions(connection, known, tagger, today) if note_nlp else None
 
         def likely() -> Any:
             for batch in _batches(visit for _, visit in cdm_visits(connection, known, report_, hide_password(cdm))):
                 if spoken is not None:
-                    spoken.add({visit.id: _mentions(tagger, visit) for visit in batch})
+                    spoken.add(batch)
                 yield from zip((v.id for v in batch), tagger.predict_proba(batch).tolist(), strict=True)
 
         made = make_results(tagger.conditions_, likely(), found, periods, threshold, about, today.date())
@@ -60,18 +60,3 @@ def tag_to_omop(model: Path, cdm: str, out: str, threshold: float, note_nlp: boo
 def _batches(visits: Iterator[Any], size: int = 500) -> Iterator[list[Any]]:
     while batch := list(islice(visits, size)):
         yield batch
-
-
-def _mentions(tagger: Any, visit: Any) -> list[Any]:
-    """The findings of a visit's notes, where they stand."""
-    from whatelse.batch.omop.nlp import FIELDS, Mention
-
-    names, anchors = tagger.vocabulary_.names, "anchor:"
-    return [
-        Mention(
-            f.field, f.start, f.end, names[f.finding], f.negated,
-            names[f.finding].removeprefix(anchors) if names[f.finding].startswith(anchors) else None,
-        )
-        for f in tagger.vocabulary_.find(visit)
-        if f.field in FIELDS.values() and f.start is not None and f.end is not None
-    ]  # fmt: skip

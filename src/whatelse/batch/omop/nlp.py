@@ -7,7 +7,7 @@ is replaced in the same transaction; rows of other systems stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,8 +15,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from whatelse.cohort.batches import Found
 from whatelse.sources.codings import Codings
 from whatelse.sources.omop.tables import BATCH
+from whatelse.tagger import Tagger
+from whatelse.visits import Visit
 
 COLUMNS = {
     "note_nlp_id": "INTEGER", "note_id": "BIGINT", "section_concept_id": "INTEGER", "snippet": "VARCHAR(250)",
@@ -25,7 +28,7 @@ COLUMNS = {
     "nlp_datetime": "TIMESTAMP", "term_exists": "VARCHAR(1)", "term_temporal": "VARCHAR(50)",
     "term_modifiers": "VARCHAR(2000)",
 }  # fmt: skip
-SYSTEM = "whatelse"
+SYSTEM, ANCHOR = "whatelse", "anchor:"
 FIRST = 1_000_000_000  # number of our first row: what other systems number from 1 is left alone
 AROUND = 60  # characters of a snippet on each side
 FIELDS = {"triage": "triage_note", "provider": "md_comments"}
@@ -35,18 +38,6 @@ FROM note n LEFT JOIN concept c ON c.concept_id = n.note_class_concept_id
 WHERE n.visit_occurrence_id IN (SELECT unnest(?::BIGINT[]))
 ORDER BY n.visit_occurrence_id, coalesce(n.note_datetime, n.note_date), n.note_id
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """A finding in a visit's note: `text[start:end]` of the field; `condition` where it is an anchor of one."""
-
-    field: str
-    start: int
-    end: int
-    finding: str
-    negated: bool
-    condition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +53,22 @@ class _Piece:
 class Mentions:
     """Rows of NOTE_NLP, gathered visit by visit in the scratch database of a CDM that is loaded."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, codings: Codings, model: str, now: datetime) -> None:
-        self._connection, self._codings, self._model, self._now = connection.cursor(), codings, model, now
-        self._count = 0
+    def __init__(self, connection: duckdb.DuckDBPyConnection, codings: Codings, tagger: Tagger, now: datetime) -> None:
+        self._connection, self._codings, self._now = connection.cursor(), codings, now
+        self._vocabulary, self._model, self._count = tagger.vocabulary_, tagger.digest_[:12], 0
         fields = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
         self._connection.execute(f"CREATE OR REPLACE TABLE mentions ({fields})")
         found = self._connection.execute("SELECT concept_code, concept_id FROM concept WHERE vocabulary_id = 'SNOMED'")
         self._concepts: dict[str, int] = dict(found.fetchall())
 
-    def add(self, visits: Mapping[str, Sequence[Mention]]) -> None:
-        """Add what was found in the notes of these visits, by visit id."""
-        pieces = self._pieces([int(visit) for visit in visits])
+    def add(self, visits: Sequence[Visit]) -> None:
+        """Add the findings in the notes of these visits."""
+        pieces = self._pieces([int(visit.id) for visit in visits])
         rows = [
             row
-            for visit, mentions in visits.items()
-            for mention in mentions
-            if (row := self._row(mention, pieces.get((int(visit), mention.field), ()))) is not None
+            for visit in visits
+            for found in self._vocabulary.find(visit)
+            if (row := self._row(found, pieces.get((int(visit.id), found.field), ()))) is not None
         ]
         if rows:
             batch = pa.table({name: [row[k] for row in rows] for k, name in enumerate(COLUMNS)})
@@ -103,20 +94,24 @@ class Mentions:
                 before.append(_Piece(note, start, len(text) - len(text.lstrip()), text.strip()))
         return pieces
 
-    def _row(self, mention: Mention, pieces: Iterable[_Piece]) -> tuple[Any, ...] | None:
+    def _row(self, found: Found, pieces: Iterable[_Piece]) -> tuple[Any, ...] | None:
+        if found.start is None or found.end is None:
+            return None
         for piece in pieces:
-            start, end = mention.start - piece.start, mention.end - piece.start
+            start, end = found.start - piece.start, found.end - piece.start
             if 0 <= start < end <= len(piece.text):
                 break
         else:
             return None  # a complaint, or words on both sides of where two notes meet
         self._count += 1
         snippet = piece.text[max(0, start - AROUND) : end + AROUND]
-        said = f"condition={mention.condition}" if mention.condition else f"finding={mention.finding}"
+        name = self._vocabulary.names[found.finding]
+        condition = name.removeprefix(ANCHOR) if name.startswith(ANCHOR) else None
+        said = f"condition={condition}" if condition else f"finding={name}"
         return (
             FIRST + self._count, piece.note, 0, snippet[:250], str(start + piece.cut), piece.text[start:end][:250],
-            self._concept(mention.condition), 0, SYSTEM, self._now.date(), self._now,
-            "N" if mention.negated else "Y", None, f"{said};model={self._model}"[:2000],
+            self._concept(condition), 0, SYSTEM, self._now.date(), self._now,
+            "N" if found.negated else "Y", None, f"{said};model={self._model}"[:2000],
         )  # fmt: skip
 
     def _concept(self, condition: str | None) -> int:
