@@ -49,3 +49,11 @@ export function typing(event) {
   const at = event.target;
   return event.ctrlKey || event.metaKey || event.altKey || at.matches?.("input:not([type=radio], [type=checkbox]), textarea, select");
 }
+
+/** Do what a key stands for, if it stands for anything; j and k are the arrows down and up. */
+export function press(event, keys) {
+  const action = { j: keys.ArrowDown, k: keys.ArrowUp, ...keys }[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+}

@@ -1,7 +1,7 @@
 // The worklist: searched, sorted and paged by the service; moved through by key; live while it is open.
 
 import { begin, here, post } from "./api.js";
-import { $, clock, h, patient, percent, typing } from "./dom.js";
+import { $, clock, h, patient, percent, press, typing } from "./dom.js";
 
 const PAGE = 50;
 const EVERY = 5000; // milliseconds between two looks at what others do
@@ -93,12 +93,7 @@ document.addEventListener("keydown", (event) => {
     ArrowDown: () => links[Math.min(at + 1, links.length - 1)]?.focus(),
     ArrowUp: () => links[Math.max(at - 1, 0)]?.focus(),
   };
-  keys.j = keys.ArrowDown;
-  keys.k = keys.ArrowUp;
-  if (keys[event.key]) {
-    event.preventDefault();
-    keys[event.key]();
-  }
+  press(event, keys);
 });
 
 await show();

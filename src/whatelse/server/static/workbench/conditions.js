@@ -1,7 +1,7 @@
 // The conditions: how often anchors fire, how right they are, and where another one would help most.
 
 import { begin, embedded, get, here, post } from "../api.js";
-import { $, h, typing } from "../dom.js";
+import { $, h, press, typing } from "../dom.js";
 import { bar, watch } from "./status.js";
 
 await begin();
@@ -55,11 +55,7 @@ document.addEventListener("keydown", (event) => {
     l: () => location.assign(here("/workbench/labels")),
     n: () => $("new-name").focus(),
   };
-  keys.j = keys.ArrowDown;
-  keys.k = keys.ArrowUp;
-  if (!keys[event.key]) return;
-  event.preventDefault();
-  keys[event.key]();
+  press(event, keys);
 });
 
 await show();

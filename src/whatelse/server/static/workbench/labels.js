@@ -1,7 +1,7 @@
 // The label queue: one visit after another, all its conditions at once, with undo.
 
 import { begin, get, post } from "../api.js";
-import { $, h, typing } from "../dom.js";
+import { $, h, press, typing } from "../dom.js";
 import { headView, recordView } from "../note.js";
 import { watch } from "./status.js";
 
@@ -120,11 +120,7 @@ document.addEventListener("keydown", (event) => {
     u: () => inTurn(undo),
   };
   if (at >= 0 || document.activeElement === document.body) keys.Enter = () => inTurn(save);
-  keys.j = keys.ArrowDown;
-  keys.k = keys.ArrowUp;
-  if (!keys[event.key]) return;
-  event.preventDefault();
-  keys[event.key]();
+  press(event, keys);
 });
 
 await show();
