@@ -4,6 +4,9 @@ Clients open charts one after another, each with a pause of a random length in b
 the whole visit as prefetch, with a token (ES384) that was not used before. There are as many visits as `--visits`, each
 with a record of its own. Prints answers a second, the median and the 95th and 99th percentile of the time to an
 answer, and what was answered. The goal is 500 ms at the 95th percentile with 50 clients on two cores.
+
+`--burst`: every client calls at the same instant, ten times over; the goal is the same, with at most 5 of 50 refused.
+`--read 100`: calls have no prefetch, and the FHIR server takes 100 ms for each request; the goal is the same.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from tests.server.ehr.cds.test_tokens import ISSUER, Ehr
 from tests.sources.fhir.test_visit import visit_resources
 from tests.support.hooking import VIEW, call
 from tests.support.serving import save_model
+from tests.support.smart_ehr import Backend, memory, running
+from tests.support.smart_ehr import Ehr as SmartEhr
 
 from benchmarks.load import free_port
 from whatelse.simulate import simulate
@@ -40,14 +45,36 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--pause", type=float, default=1.0)
     parser.add_argument("--visits", type=int, default=500)
+    parser.add_argument("--burst", action="store_true")
+    parser.add_argument("--read", type=float, default=0, help="milliseconds of a FHIR request; 0 for prefetch")
     options = parser.parse_args()
+    with running(SmartEhr(slow(options.read / 1000), tokens={"t"})) as fhir:
+        measure(options, fhir)
+
+
+def slow(seconds: float) -> Backend:
+    """A FHIR server of one visit that takes so long for each request."""
+    quick = memory(visit_resources())
+
+    def answer(path: str, query: str) -> tuple[int, bytes, str]:
+        time.sleep(seconds)
+        return quick(path, query)
+
+    return answer
+
+
+def measure(options: argparse.Namespace, fhir: SmartEhr) -> None:
+    """Start a server, call it, print what was measured."""
     bodies = charts(options.visits)
+    if options.read:
+        bare = {"prefetch": None, "fhirServer": fhir.issuer, "fhirAuthorization": {"access_token": "t"}}
+        bodies = [json.dumps({**call(), **bare}).encode()]
     with tempfile.TemporaryDirectory() as name:
         port, folder = free_port(), Path(name)
         ehr, url = Ehr(folder), f"http://127.0.0.1:{port}"
         settings = {"model": str(save_model(folder)), "database": f"sqlite:///{folder / 'd.db'}", "port": port}
         settings |= {"cds_hooks": True, "cds_issuers": {ISSUER: str(ehr.file)}, "cds_threshold": 0.3}
-        settings |= {"rate_limit": 0, "connections_per_address": 2 * options.clients}
+        settings |= {"fhir_servers": [fhir.issuer], "rate_limit": 0, "connections_per_address": 2 * options.clients}
         (folder / "serve.yaml").write_text(json.dumps(settings))
         command = [Path(sys.executable).with_name("whatelse"), "serve", "--config", str(folder / "serve.yaml")]
         offered = options.clients * options.seconds / max(options.pause, 0.1)
@@ -55,10 +82,11 @@ def main() -> None:
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             _wait(f"{url}/readyz")
-            load(
-                port, bodies, tokens, 4, 2, 0.2
-            )  # what is compiled or opened at the first call is not what is measured
-            seconds, answers = load(port, bodies, tokens, options.clients, options.seconds, options.pause)
+            load(port, bodies, tokens, 4, 2, 0.2)  # what is compiled or opened at the first call is not measured
+            if options.burst:
+                seconds, answers = bursts(port, bodies, tokens, options.clients)
+            else:
+                seconds, answers = load(port, bodies, tokens, options.clients, options.seconds, options.pause)
         finally:
             server.terminate()
             server.wait()
@@ -116,6 +144,35 @@ def load(
             answers[answer.status] += 1
             time.sleep(pause * 2 * chance.random())
         connection.close()
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seconds, answers
+
+
+def bursts(port: int, bodies: list[bytes], tokens: list[str], clients: int) -> tuple[list[float], Counter[int]]:
+    """Ten bursts of one call of every client at the same instant: seconds of calls answered, statuses."""
+    seconds: list[float] = []
+    answers: Counter[int] = Counter()
+    barrier = threading.Barrier(clients)
+
+    def client(k: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.connect()
+        for turn in range(10):
+            headers = {"content-type": "application/json", "authorization": f"Bearer {tokens.pop()}"}
+            barrier.wait(60)
+            began = time.perf_counter()
+            connection.request("POST", VIEW, bodies[(clients * turn + k) % len(bodies)], headers)
+            answer = connection.getresponse()
+            answer.read()
+            answers[answer.status] += 1
+            if answer.status == 200:
+                seconds.append(time.perf_counter() - began)
+            time.sleep(1.0)
 
     threads = [threading.Thread(target=client, args=(k,)) for k in range(clients)]
     for thread in threads:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+import venv
 from configparser import RawConfigParser
 from pathlib import Path
 
@@ -58,3 +61,30 @@ def test_nginx_reads_its_configuration(tmp_path: Path) -> None:
         [nginx, "-t", "-p", str(tmp_path), "-c", "nginx.conf"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif("WHATELSE_IMAGE_STEPS" not in os.environ, reason="set WHATELSE_IMAGE_STEPS, as .ci/run does")
+def test_steps_of_the_image_in_a_clean_environment(tmp_path: Path) -> None:
+    """What the Dockerfile runs, without Docker: the lock by hash, the wheel without dependencies."""
+    if sys.version_info[:2] != (3, 11) or sys.platform != "linux":
+        pytest.skip("the lock file is for Python 3.11 on linux")
+    python = tmp_path / "venv" / "bin" / "python"
+    venv.create(tmp_path / "venv", with_pip=True)
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    pip = (str(python), "-m", "pip", "--quiet", "--disable-pip-version-check")
+    locked = (*pip, "install", "--require-hashes", "-r", str(ROOT / "requirements-serve.txt"))
+    first = subprocess.run(locked, env=clean, capture_output=True, text=True)
+    if first.returncode and "Could not find a version" in first.stderr:
+        pytest.skip("no package index here")
+    assert first.returncode == 0, first.stderr[-2000:]
+    run(*pip, "wheel", "--no-deps", "--wheel-dir", "wheels", str(ROOT))
+    run(*pip, "install", "--no-deps", *map(str, (tmp_path / "wheels").glob("*.whl")))
+    assert "cds_hooks" in run(str(python.with_name("whatelse")), "serve", "--settings")
+    run(*pip, "check")

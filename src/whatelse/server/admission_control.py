@@ -39,6 +39,7 @@ class AdmissionControls:
         self.hooks = AdmissionControl(patient, strict=1.0, few=BURST)
         self.long = AdmissionControl(patient, strict=1.0)
         self._all = (self.pages, self.hooks, self.long)
+        self._timer: asyncio.TimerHandle | None = None
 
     def of(self, lane: Lane, length: int = 0) -> AdmissionControl:
         """The admission control of a lane, for a body of this length."""
@@ -53,13 +54,21 @@ class AdmissionControls:
 
     def watch(self) -> None:
         """Begin to measure how late the event loop is; called in it."""
-        for each in self._all:
-            each.watch()
+        loop = asyncio.get_running_loop()
+
+        def tick(due: float) -> None:
+            late = max(0.0, loop.time() - due)
+            for each in self._all:
+                each.lag += 0.2 * (late - each.lag)
+            self._timer = loop.call_later(TICK, tick, loop.time() + TICK)
+
+        tick(loop.time())
 
     def rest(self) -> None:
         """Stop measuring."""
-        for each in self._all:
-            each.rest()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class AdmissionControl:
@@ -80,7 +89,6 @@ class AdmissionControl:
         self._since: float | None = None  # when the counting of those who leave began
         self._gone = 0
         self._strict_until = 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
     def wait(self, pressing: bool) -> float:
         """The seconds that a new request would wait, if that is too long; else 0.
@@ -133,19 +141,3 @@ class AdmissionControl:
             gap = min((now - self._since) / self._gone, 4 * self._gap)  # one long pause is no trend
             self._gap += 0.3 * (gap - self._gap)
             self._since, self._gone = now, 0
-
-    def watch(self) -> None:
-        """Begin to measure how late the event loop is; called in it."""
-        loop = asyncio.get_running_loop()
-
-        def tick(due: float) -> None:
-            self.lag += 0.2 * (max(0.0, loop.time() - due) - self.lag)
-            self._timer = loop.call_later(TICK, tick, loop.time() + TICK)
-
-        tick(loop.time())
-
-    def rest(self) -> None:
-        """Stop measuring."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -17,7 +17,9 @@ from tests.support.hooking import VIEW, call, prefetch
 from tests.support.serving import live, service
 from tests.support.smart_ehr import Ehr, memory, running
 from whatelse.server import Service
+from whatelse.sources.codings import load_codings
 from whatelse.sources.fhir.client import FhirError, FhirServer
+from whatelse.sources.fhir.gather import gather
 
 Opened = tuple[Ehr, Service, httpx.Client]
 LOGIN = b"<!doctype html><html><body><form><input type='password'></form>Session expired</body></html>"
@@ -115,6 +117,20 @@ def test_web_page_where_a_note_is_expected_is_refused(kind: str, body: bytes, ex
                 server.binary("b1", expected)
 
 
+def test_notes_are_asked_for_before_anything_else() -> None:
+    asked: list[str] = []
+    backend = memory(visit_resources())
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path.split("/")[2])
+        status, body, kind = backend(request.url.path.removeprefix("/r4/"), "")
+        return httpx.Response(status, stream=httpx.ByteStream(body), headers={"content-type": kind})
+
+    with FhirServer("https://fhir.test/r4", transport=httpx.MockTransport(answer)) as server:
+        assert gather(server, "p1", "e1", load_codings(None))[1] is not None
+    assert asked[0] == "DocumentReference" and len(asked) > 5
+
+
 def test_prefetched_encounters_may_be_arrived_or_triaged(opened: Opened) -> None:
     services = opened[2].get("/cds-services").json()["services"]
     assert "status=arrived,triaged,in-progress" in services[0]["prefetch"]["encounters"]
@@ -130,7 +146,6 @@ def test_draft_condition_names_its_codes_and_no_external_cause(opened: Opened) -
     codes = draft["code"].get("coding", [])
     assert all(code["display"] for code in codes) and not [c for c in codes if c["code"][0] in "VWXY"]
     from whatelse.server.ehr.cds.cards import draft as make
-    from whatelse.sources.codings import load_codings
 
     codings = load_codings(None)
     external = [name for name, codes in codings.drafts.items() if any(c.code[0] in "VWXY" for c in codes)]
