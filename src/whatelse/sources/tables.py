@@ -206,12 +206,11 @@ def _json_object(line: str, clean: bool) -> Mapping[str, Any]:
         raise BadValue(f"line {why}")
     try:
         record = json.loads(line)
-        if "\\ud" in line or "\\uD" in line:  # half a surrogate pair is valid JSON but no text
-            json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise BadValue("line holds half a surrogate pair") from None
     except (ValueError, RecursionError):
         raise BadValue("line is not JSON; JSON Lines has one object on each line") from None
+    escaped = "\\ud" in line or "\\uD" in line
+    if escaped and spoiled(json.dumps(record, ensure_ascii=False)):  # valid JSON, but no text
+        raise BadValue("line holds half a surrogate pair")
     if not isinstance(record, dict):
         raise BadValue("line is not a JSON object; JSON Lines has one object on each line")
     return record
