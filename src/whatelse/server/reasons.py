@@ -151,13 +151,22 @@ def moved(reading: Reading, before: Known, after: Known) -> s.Moved:
     big = [name for name in both if abs(now[name].probability - was[name].probability) >= MOVED]
     if not big:
         return s.Moved(sentence=f"Nothing else moved by {MOVED:.0%} or more.")
-    first = max(big, key=lambda name: abs(now[name].probability - was[name].probability))
+    shown = {name for known in (before, after) for name in _shown(reading, known)}
+    first = max(
+        [name for name in big if name in shown] or big,
+        key=lambda name: abs(now[name].probability - was[name].probability),
+    )
     old, new = was[first].probability, now[first].probability
     verb = "rose" if new > old else "fell"
     because = _because(reading, before, after, first, new > old)
     more = f" {len(big) - 1} more moved." if len(big) > 1 else ""
     reason = f", because {because}" if because else ""
     return s.Moved(sentence=f"{title(first, tagger)} {verb} from {percent(old)} to {percent(new)}{reason}.{more}")
+
+
+def _shown(reading: Reading, known: Known) -> list[str]:
+    found = parts(reading, known, reading.suggest(known))
+    return [tag.condition for tag in (*found.likely, *found.must_not_miss)]
 
 
 def _because(reading: Reading, before: Known, after: Known, condition: str, rose: bool) -> str:
@@ -202,7 +211,8 @@ def _own_words(reading: Reading, finding: str) -> str | None:
 def _said_at(reading: Reading, finding: str) -> list[Place]:
     """Where a finding is, or where it is denied."""
     found = reading.places.get(finding) or reading.places.get(f"neg:{finding}") or ()
-    return [place for place in found if place.start is not None or place.item is not None]
+    once = {(p.field, p.start, p.item): p for p in found if p.start is not None or p.item is not None}
+    return list(once.values())
 
 
 def _length(reading: Reading, finding: str) -> int:
