@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from whatelse.io.text_table import Printed, TextTable
 
 SURPRISE, DANGER, SYMPTOM = 0.7, 0.2, 1.0  # of the order that people see (docs/knowledge.md)
-ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.01, 15.0, 3  # what makes a dangerous condition an alert; at most so many
+ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.02, 20.0, 3  # what makes a dangerous condition an alert; at most so many
 LIKELY, NEWS = 0.01, 2.0  # what is shown: at least this probability, and this many times the usual
 SHOWN = 5  # suggestions that a person sees; an alert is not among them
 UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"

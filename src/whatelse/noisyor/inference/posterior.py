@@ -30,7 +30,7 @@ from whatelse.types import Bools, Floats, Ints
 TOLERANCE = 1e-3
 BUDGET = 50_000
 MANY = 64  # conditions beyond which visits are solved by branch and bound, if nothing is coupled
-NODES = 1000  # of a branch and bound, at most
+NODES = 2000  # of a branch and bound, at most
 LEAST_LEAK = 1e-12  # branch and bound divides by it
 EPSILON = 2.0**-52
 VISITS_PER_THREAD = 32  # below this a thread costs more than it brings

@@ -1,0 +1,156 @@
+"""The shipped model, nothing learned: vignettes, certificates, alerts, held-out tag of real visits.
+
+    python -m benchmarks.knowledge vignettes [FILE] [--wrong]
+    python -m benchmarks.knowledge alerts [--visits 300]
+    python -m benchmarks.knowledge heldout VISITS.jsonl.gz ANCHORS.yaml [--since 2020] [--visits 2000]
+
+`heldout` takes visits with `truth`; their conditions are matched with the base by name, phrase or code, labels only
+measure. The real data are looked for in WHATELSE_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from whatelse.annotators import AnchorSet
+from whatelse.explanations import SHOWN, Suggestions
+from whatelse.knowledge import load_knowledge
+from whatelse.knowledge.matching import match, merged, plain
+from whatelse.learning.shipped import shipped_model
+from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
+from whatelse.noisyor.inference.heldout import heldout_tag
+from whatelse.noisyor.inference.posterior import posterior
+from whatelse.simulate import simulate
+from whatelse.sources import read_visits
+from whatelse.tagger import Tagger
+from whatelse.visits import Visit
+
+VIGNETTES = Path(__file__).parents[1] / "tests" / "data" / "vignettes.yaml"
+
+
+def names_of_conditions() -> dict[str, str]:
+    """Every phrase that names a condition -> the condition."""
+    base, out = load_knowledge(), dict[str, str]()
+    for condition in base.conditions.values():
+        concept = base.concepts.get(condition.name)
+        for phrase in (condition.name, condition.title, *condition.names, *(concept.same if concept else ())):
+            out.setdefault(plain(phrase), condition.name)
+    return out
+
+
+def vignettes(file: Path, wrong: bool) -> None:
+    """How often the right condition is first, among three, among five; certificates and times."""
+    tagger, names = Tagger.load("emergency"), names_of_conditions()
+    cases = next(iter(yaml.safe_load_all(file.read_text("utf-8"))))
+    ranks, shown, bounds, took, unknown = [], [], [], [], []
+    for case in cases:
+        wanted = {names.get(plain(name)) for name in (case["answer"], *case.get("accept", ()))} - {None}
+        reading = tagger.read(Visit("v", age=case.get("age"), sex=case.get("sex"), triage_note=case["text"]))
+        found = reading.suggest()
+        begun = time.process_time()
+        posterior(tagger.model_, reading.present, reading.unobserved, top=1)
+        took.append(time.process_time() - begun)
+        ranks.append(_rank([tag.condition for tag in found.tags if not tag.stated], wanted))
+        shown.append(_rank_shown(found, wanted))
+        bounds.append(found.error_bound)
+        if not wanted:
+            unknown.append(case["answer"])
+        if wrong and ranks[-1] >= 3:
+            print(case.get("id"), case["answer"], ranks[-1], [tag.condition for tag in found.likely[:SHOWN]])
+    print(f"{file.name}: {len(cases)} vignettes; no condition of that name: {', '.join(unknown) or 'none'}")
+    for title, places in (("all conditions in order", ranks), ("as shown, forms grouped", shown)):
+        print(f"{title}: " + ", ".join(f"among {n} {np.mean(np.array(places) < n):.3f}" for n in (1, 3, 5)))
+    certified = ", ".join(f"within {bound:g} {np.mean(np.array(bounds) <= bound):.3f}" for bound in (1e-3, 1e-2))
+    print(f"certified: {certified}; median {1e3 * np.median(took):.2f} ms, 95% {1e3 * np.quantile(took, 0.95):.2f} ms")
+
+
+def _rank(order: list[str], wanted: set[Any]) -> int:
+    return min((order.index(name) for name in wanted if name in order), default=len(order))
+
+
+def _rank_shown(found: Suggestions, wanted: set[Any]) -> int:
+    """Place among `likely`; a form of a condition has that condition's place."""
+    for place, tag in enumerate(found.likely):
+        if tag.condition in wanted or any(form.condition in wanted for form in found.forms(tag)):
+            return place
+    return len(found.tags)
+
+
+def alerts(visits: int) -> None:
+    """Alerts a visit, and suggestions shown, on ordinary visits: simulated ones, and injuries (neiss)."""
+    tagger = Tagger.load("emergency")
+    sets: dict[str, Iterable[Visit]] = {"simulated": simulate(visits, 7)}
+    file = Path(os.environ.get("WHATELSE_DATA", "../shared/data")) / "neiss" / "visits_2003_2020.jsonl.gz"
+    if file.exists():
+        sets["neiss"] = islice(read_visits(file), visits)
+    for title, some in sets.items():
+        found = [tagger.read(replace(visit, truth=None)).suggest() for visit in some]
+        count = np.array([len(f.must_not_miss) for f in found])
+        print(
+            f"{title}: {len(found)} visits, {count.mean():.2f} alerts a visit, {np.mean(count > 0):.2f} of visits with "
+            f"one; {np.mean([len(f.likely[:SHOWN]) for f in found]):.1f} suggestions"
+        )
+
+
+def heldout(file: Path, anchors: Path, since: str, most: int) -> None:
+    """Held-out tag: accuracy, top 5, MRR, of visits with two true conditions or more."""
+    base, conditions = load_knowledge(), {}
+    for condition in AnchorSet.load(anchors).conditions:
+        phrases = [anchor.value for anchor in condition.anchors if anchor.how == "phrase"]
+        if parts := match(base, condition.name, phrases, condition.codes):
+            conditions[condition.name] = merged(base, condition.name, condition.title, parts)
+        else:
+            print(f"unknown to the base: {condition.name}")
+    shipped = shipped_model(base, replace(base, conditions=conditions))
+    names = {name: i for i, name in enumerate(shipped.vocabulary.conditions)}
+    rows, truth = [], []
+    for visit in read_visits(file):
+        known = [names[name] for name in visit.truth or () if name in names]
+        if str(visit.time or "") >= since and len(known) >= 2:
+            rows.append(visit)
+            truth.append(known)
+        if len(rows) == most:
+            break
+    Y = np.zeros((len(rows), len(names)), bool)
+    for v, known in enumerate(truth):
+        Y[v, known] = True
+    X = shipped.vocabulary.reader.present(rows)
+    scores = heldout_tag_scores(lambda x, yes: heldout_tag(shipped.model, x, yes), X, Y, heldout_tag_draws(Y))
+    measured = " / ".join(f"{score.value:.3f}" for score in (scores.accuracy, scores.top5, scores.mrr))
+    print(f"{file.name}: {len(rows)} visits: {measured}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True)
+    one = parts.add_parser("vignettes")
+    one.add_argument("file", type=Path, nargs="?", default=VIGNETTES)
+    one.add_argument("--wrong", action="store_true", help="print those not among three")
+    one = parts.add_parser("alerts")
+    one.add_argument("--visits", type=int, default=300)
+    one = parts.add_parser("heldout")
+    one.add_argument("file", type=Path)
+    one.add_argument("anchors", type=Path)
+    one.add_argument("--since", default="", help="visits of this date or later")
+    one.add_argument("--visits", type=int, default=2000)
+    given = parser.parse_args()
+    if given.part == "vignettes":
+        vignettes(given.file, given.wrong)
+    elif given.part == "alerts":
+        alerts(given.visits)
+    else:
+        heldout(given.file, given.anchors, given.since, given.visits)
+
+
+if __name__ == "__main__":
+    main()
