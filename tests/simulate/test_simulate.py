@@ -34,7 +34,7 @@ def visits() -> list[Visit]:
 
 @pytest.fixture(scope="module")
 def obeying() -> Cohort:
-    return build_cohort(simulate(14_000, 1, OFF), max_terms=None, function_words=True)
+    return build_cohort(simulate(14_000, 1, OFF), max_terms=None, function_words=True, lexicon="none")
 
 
 def test_same_seed_same_visits_and_a_longer_run_begins_with_a_shorter_one(visits: list[Visit]) -> None:
@@ -270,7 +270,7 @@ def test_a_cohort_of_obeying_visits_has_the_findings_of_the_model(obeying: Cohor
 
 def test_both_negation_rules_read_obeying_notes_alike() -> None:
     some = list(simulate(300, 4, OFF))
-    default, paper = (build_cohort(some, max_terms=None, rules=rules) for rules in ("default", "paper"))
+    default, paper = (build_cohort(some, max_terms=None, rules=rules, lexicon="none") for rules in ("default", "paper"))
     assert set(default.vocabulary.names) == set(paper.vocabulary.names)
     order = [paper.vocabulary.index[name] for name in default.vocabulary.names]
     assert (paper.X[:, order] != default.X).nnz == 0

@@ -211,7 +211,7 @@ def test_bands_are_learned_kept_and_found_again(tmp_path: Path, rng: np.random.G
         Visit(str(i), chief_complaint="sturz", numbers=None if i % 10 == 0 else {"pulse": float(p)})
         for i, p in enumerate(pulses)
     ]
-    cohort = build_cohort(visits, ANCHORS, bands=4)
+    cohort = build_cohort(visits, ANCHORS, bands=4, lexicon="none")
     vocabulary = Cohort.open(cohort.save(tmp_path / "c")).vocabulary
     cuts = vocabulary.bands["pulse"]
     assert cuts == cohort.vocabulary.bands["pulse"] and len(cuts) == 3
@@ -237,7 +237,7 @@ def test_bands_of_parts_put_together(rng: np.random.Generator) -> None:
     from whatelse.cohort.findings import Finder
 
     visits = [Visit(str(i), numbers={"a": float(rng.normal()), "b": float(i % 7)}) for i in range(200)]
-    whole = build_cohort(visits, ANCHORS)
+    whole = build_cohort(visits, ANCHORS, lexicon="none")
     first, second = (Collector(Finder(ANCHORS)).add_all(part) for part in (visits[:77], visits[77:]))
     first.merge(second)
     merged = cohort_of(first)

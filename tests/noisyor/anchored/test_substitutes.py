@@ -40,7 +40,7 @@ def visits() -> list[Visit]:
 def learned(visits: list[Visit], text: str, folder: Path) -> Tagger:
     """A model learned without labels."""
     (folder / "conditions.yaml").write_text(text, encoding="utf-8")
-    cohort = build_cohort(visits, AnchorSet.load(folder / "conditions.yaml"), max_terms=300)
+    cohort = build_cohort(visits, AnchorSet.load(folder / "conditions.yaml"), max_terms=300, lexicon="none")
     unlabelled = type(cohort)(cohort.X, cohort.vocabulary, cohort.ids)
     assert not own_labels(unlabelled)[0].known.any()
     return Tagger().fit(unlabelled)
