@@ -61,7 +61,8 @@ VISITS = [
 
 
 def test_each_anchor_is_counted_with_examples() -> None:
-    uses = {use.value: use for use in anchor_uses(build_cohort(VISITS, ANCHORS, lexicon="none").vocabulary, VISITS, examples=1)}
+    vocabulary = build_cohort(VISITS, ANCHORS, lexicon="none").vocabulary
+    uses = {use.value: use for use in anchor_uses(vocabulary, VISITS, examples=1)}
     counts = {value: (use.condition, use.visits, use.alone) for value, use in uses.items()}
     assert counts == {
         "abd. pain": ("belly", 1, 0),
