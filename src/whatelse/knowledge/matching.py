@@ -24,8 +24,8 @@ def match(
     """Entries of the base that a condition with this name, these phrases and these code prefixes stands for.
 
     1. The entry of that name or with that name among its names; with codes, also every entry whose codes they cover.
-    2. Else the entries that one of the phrases names.
-    3. Else the entries with codes that the given prefixes cover.
+    2. Else the entries with codes that the given prefixes cover.
+    3. Else the entries that the parts of an "or" name ("elbow or upper arm fracture" is two), or one of the phrases.
     """
     by_phrase = _phrases(base)
     covered = _covered(base, codes or {})
@@ -34,7 +34,17 @@ def match(
         return tuple(dict.fromkeys([own, *covered])) if covered else (own,)
     if covered:
         return covered
-    return tuple(dict.fromkeys(by_phrase[p] for p in map(plain, phrases) if p in by_phrase))
+    either = [*_alternatives(plain(name)), *map(plain, phrases)]
+    return tuple(dict.fromkeys(by_phrase[phrase] for phrase in either if phrase in by_phrase))
+
+
+def _alternatives(name: str) -> list[str]:
+    """What a name with "or" stands for: "wrist or hand sprain" is a wrist sprain or a hand sprain."""
+    parts = name.split(" or ")
+    if len(parts) == 1:
+        return []
+    first, last = parts[0].split()[0], parts[-1].split()[-1]
+    return [form for part in parts for form in (part, f"{part} {last}", f"{first} {part}")]
 
 
 def _phrases(base: Knowledge) -> dict[str, str]:
