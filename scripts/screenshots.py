@@ -72,8 +72,12 @@ def take(browser: Browser, service: Service, url: str) -> None:
     where = f"{url}/visit/{service.worklist.keys[service.worklist.visits.index(SHOWN)]}"
     page = open_page(browser, where)
     page.screenshot(path=IMAGES / "visit.png")
-    page.locator("#must_not_miss-part").scroll_into_view_if_needed()
-    page.screenshot(path=IMAGES / "visit-must-not-miss.png")
+    scores = service.worklist.scores
+    alarming = [i for i, one in enumerate(scores.standing if scores else ()) if one.must_not_miss]
+    if alarming:
+        other = open_page(browser, f"{url}/visit/{service.worklist.keys[alarming[0]]}")
+        other.locator("#must_not_miss-part").scroll_into_view_if_needed()
+        other.screenshot(path=IMAGES / "visit-must-not-miss.png")
     card = page.locator(f'li[data-condition="{CONFIRMED}"]')
     card.get_by_role("button", name="Why").click()
     page.wait_for_selector(".why:not([hidden])")
