@@ -45,6 +45,7 @@ BY_HAND = {
     "marks": "needs two cohort folders",
     "reasons": "needs a cohort folder",
     "realism": "needs the survey's files",
+    "knowledge": "needs a file of records and anchors",
     "text_peers": "needs a file of notes and medspaCy",
     "suggest": "needs records to learn from and to test on",
 }
