@@ -87,7 +87,7 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
     """Turn the base's conditions into a network. O(entries)."""
     conditions = list(base.conditions.values())
     m = len(conditions)
-    table = _frequencies(base, conditions)
+    table = frequencies(base, conditions)
     findings = sorted({name for row in table for name in row})
     denied = [f"neg:{name}" for name in findings if ":" not in name]
     fixed = [f"age:{band}" for band in BANDS] + ["sex:F", "sex:M"]
@@ -101,7 +101,7 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
         for name, (frequency, heard) in row.items():
             p[i, index[name]], quiet[i, index[name]] = frequency, heard
     rates = np.zeros(n)
-    rates[:k] = [max(_rate(base, name), SMALLEST_RATE) for name in findings]
+    rates[:k] = [max(finding_rate(base, name), SMALLEST_RATE) for name in findings]
     rates[:k] = np.maximum(rates[:k], 1.05 * (share @ p[:, :k]))
     parent = np.full(n, -1)
     for name in findings:
@@ -177,7 +177,7 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
     )
 
 
-def _frequencies(base: Knowledge, conditions: list[Condition]) -> list[dict[str, tuple[float, float]]]:
+def frequencies(base: Knowledge, conditions: list[Condition]) -> list[dict[str, tuple[float, float]]]:
     """For each condition: finding name -> (share of cases that have it, how much its silence says).
 
     A finding that a condition has implies its wider findings at least as often. A condition's own name is its anchor,
@@ -230,7 +230,7 @@ def _wider(base: Knowledge, name: str) -> tuple[str, ...]:
     return base.parents(name) if not prefix else ()
 
 
-def _rate(base: Knowledge, name: str) -> float:
+def finding_rate(base: Knowledge, name: str) -> float:
     """Share of all visits with a finding."""
     prefix, _, rest = name.rpartition(":")
     if prefix in ("hx", "rx") and _drug(base, name):
