@@ -27,8 +27,8 @@ from whatelse.types import Bools, Floats, Ints
 ROUNDS, STEPS = 3, 60
 KNOWLEDGE, PAIRS = 0.45, 0.6  # prior means of s and t: evidence repeats itself
 SPREAD, SPREAD_KNOWN = 0.35, 0.55  # first standard deviations of weights around their means
-EFFECTIVE_VISITS = 3_000.0  # visits that the votes of an anchor count as, however many: their errors repeat
-ANCHOR_VOTES = 30.0  # labels of a condition at which its anchor's votes count half
+VOTES_OF_NAMES, VOTES_OF_CODES = 500.0, 3_000.0  # visits that an anchor's votes count as, however many: errors repeat
+ANCHOR_VOTES = 200.0  # labels of a condition at which its anchor's votes count half
 NAME, CODE = (0.8, 0.6), (0.55, 0.55)  # typical precision and sensitivity of anchors that are phrases, or codes
 SHARE_NOISE = 0.25  # variance of log(share / frequency of the anchor) where knowledge is right
 
@@ -72,10 +72,10 @@ def typical_rates(fires: Floats, names: Bools, share: Floats) -> tuple[Floats, F
 
 
 def fit_joint(
-    X: sp.csr_matrix, columns: Ints, prior: Prior, rates: Floats, share: Floats, labels: Labels | None = None,
+    X: sp.csr_matrix, columns: Ints, names: Bools, prior: Prior, rates: Floats, share: Floats, labels: Labels | None = None,
     known: Bools | None = None, on_step: Callable[[str, int, int], None] = lambda *told: None,
 ) -> Fit:  # fmt: skip
-    """Learn from visits X (N, n), a matrix or blocks, with anchors at columns (m,).
+    """Learn from visits X (N, n), a matrix or blocks, with anchors at columns (m,); names (m,): those that are phrases.
 
     rates   (2, m) sensitivity and false-positive rate of the anchors, as far as known; labels estimate them anew
     share   (m,) share of each condition, to start from
@@ -86,7 +86,8 @@ def fit_joint(
     centre = finding_counts(X, n) / max(blocks.shape[0], 1)
     counted = np.zeros(m) if labels is None else (labels.weight > 0).sum(0)
     silent = centre[columns] == 0
-    votes = min(1.0, EFFECTIVE_VISITS / max(blocks.shape[0], 1)) * ANCHOR_VOTES / (ANCHOR_VOTES + counted)
+    votes = np.where(names, VOTES_OF_NAMES, VOTES_OF_CODES) / max(blocks.shape[0], 1)
+    votes = np.minimum(votes, 1.0) * ANCHOR_VOTES / (ANCHOR_VOTES + counted)
     omega = np.where(silent, 0.0, votes)
     rates = np.where(silent, 0.5, rates)
     start = Parameters(

@@ -39,7 +39,7 @@ class Strengths:
     """Standard deviations of the parameters around their means; delta (m, n), the others are numbers."""
 
     delta: Floats
-    bias: float = 5.0
+    bias: float = 0.7
     scale: float = 0.05
     own_scale: float = 0.15
     pair_scale: float = 0.2
