@@ -39,6 +39,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from whatelse.noisyor.anchored import hidden
+from whatelse.noisyor.anchored import learner as anchored
+from whatelse.noisyor.anchored.learner import fit_anchored
 
 from benchmarks.em import network, rates
 from whatelse.annotators import AnchorSet, Condition, NoiseRates
@@ -48,9 +51,6 @@ from whatelse.evaluation.calibration import trust
 from whatelse.learning import learners as learning
 from whatelse.learning.learners import Learned, learn
 from whatelse.noisyor import sample
-from whatelse.noisyor.anchored import hidden
-from whatelse.noisyor.anchored import learner as anchored
-from whatelse.noisyor.anchored.learner import fit_anchored
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.noisyor.joint import JointModel
 from whatelse.simulate import Departures, simulate

@@ -23,7 +23,7 @@ from whatelse.cohort import Cohort, Vocabulary
 from whatelse.cohort.frames import Columns, FindingRows, framed, rows_of
 from whatelse.errors import CohortError, ModelFileError, NotFittedError, QueryError
 from whatelse.explanations import UNCALIBRATED, Explanation, Question, Suggestions
-from whatelse.learning.learners import DEFAULT, Progress, learn
+from whatelse.learning.learners import DEFAULT, RENAMED, Progress, learn
 from whatelse.learning.rates import ASSUMED, GIVEN, rates_of
 from whatelse.learning.shipped import NAMES as SHIPPED_MODELS
 from whatelse.learning.shipped import Profile, load_shipped
@@ -112,12 +112,16 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             soft = None if labels.certain else labels.likelihood()
         settings = dict(self.settings or {})
         if rates is None:
-            rates, source = rates_of(cohort, sample_weight, strict=self.learner == DEFAULT)
-            if self.learner == DEFAULT:
+            default = RENAMED.get(self.learner, self.learner) == DEFAULT
+            rates, source = rates_of(cohort, sample_weight, strict=default)
+            if default:
                 settings = {"labels": True, "weights": sample_weight, "belief": soft} | settings
         else:
             source = GIVEN
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
+        if source == ASSUMED and learned.rates is not None:
+            found = learned.rates
+            rates = NoiseRates(found.prior, found.sensitivity, found.false_positive, cohort.conditions)
         self.model_: JointModel = learned.model
         self.vocabulary_: Vocabulary = cohort.vocabulary
         self.rates_: NoiseRates = rates.named(cohort.conditions)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from whatelse.annotators.discovery.lexicon import Lexicon
 
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.discovery.edit import read_conditions, read_refused
-from whatelse.annotators.discovery.lexicon import Lexicon
 from whatelse.errors import InputError, WhatelseError
 from whatelse.io import limits
 from whatelse.io.limits import read_yaml

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from whatelse.learning.em import fit_em
 
 from tests.support import small_department
 from whatelse.annotators import NoiseRates
 from whatelse.annotators.data_checks import sketch
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import CohortError, InputError
-from whatelse.learning.em import fit_em
 from whatelse.sources import read_visits, write_visits
 from whatelse.tagger import Tagger
 
@@ -171,8 +171,9 @@ def test_tags_are_the_local_ones(spark: Any, files: list[str], local: Cohort, tm
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learning that is cut short, and in small blocks: each step is a job of its own, whose start takes longest."""
-    from whatelse.noisyor import blocks as sums
     from whatelse.noisyor.anchored import hidden
+
+    from whatelse.noisyor import blocks as sums
     from whatelse.spark import blocks
 
     monkeypatch.setattr(hidden, "MAX_STEPS", 3)

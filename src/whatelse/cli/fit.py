@@ -30,7 +30,7 @@ from whatelse.cli.options import (
 from whatelse.cli.options import settings as named_settings
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import fit_on_spark
-from whatelse.cli.tables import print_note
+from whatelse.cli.tables import print_note, print_table
 from whatelse.errors import InputError
 from whatelse.explanations import UNCALIBRATED
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from whatelse.annotators import NoiseRates
     from whatelse.annotators.label_set import LabelSet
     from whatelse.cohort import Cohort
+
+MOST_MOVED = 8  # findings that are printed
 
 
 def fit(
@@ -50,11 +52,10 @@ def fit(
     decisions: str | None = DECISIONS,
     error: float | None = ANNOTATOR_ERROR,
     skip_other_labels: bool = SKIP_OTHER_LABELS,
-    no_excuse: list[str] | None = typer.Option(
-        None,
-        "--no-excuse",
-        help="CONDITION:FINDING: the finding does not make the anchor a mere mention; or a file of such lines; repeat.",
+    without_knowledge: bool = typer.Option(
+        False, "--without-knowledge", help="Learn from the records alone, without the knowledge base as prior."
     ),
+    no_excuse: list[str] | None = typer.Option(None, "--no-excuse", hidden=True),
     seed: int = SEED,
     setting: list[str] | None = typer.Option(
         None, "--setting", metavar="NAME=VALUE", help="A setting of the learner, e.g. epochs=50; repeat."
@@ -75,8 +76,10 @@ def fit(
     from whatelse.tagger import Tagger
 
     settings = named_settings(setting or [], "--setting")
+    if without_knowledge:
+        settings["knowledge"] = False
     if no_excuse:
-        settings["no_excuse"] = _no_excuses(no_excuse)
+        print_note("--no-excuse does nothing any more: anchors have no excuses")
     if engine == "spark":
         if labels or votes or decisions:
             raise InputError(
@@ -113,11 +116,11 @@ def fit(
         f"{visits:,} visits in {seconds:.1f} s ({tagger.learner}, "
         f"{'converged' if tagger.converged_ else 'NOT converged'})"
     )
-    _print_excuses(tagger.notes_.get("excuses", {}))
+    _print_knowledge(tagger.notes_.get("knowledge"))
     typer.echo(f"saved as {out}, {digest[:12]}")
     where, model = shlex.quote(str(cohort)), shlex.quote(str(out))
     if tagger.assumed_:
-        print_note(f"{UNCALIBRATED}: precision and sensitivity of anchors are assumed to be one half")
+        print_note(f"{UNCALIBRATED}: precision and sensitivity of anchors are assumed to be typical of their kind")
         typer.echo(f"next: whatelse anchors label-next {where} --model {model} --out labels.csv")
         typer.echo(f"      and with those visits labelled: whatelse fit {where} --labels labels.csv --out {model}")
         return
@@ -194,29 +197,14 @@ def read_lesson(
     return lesson, from_files
 
 
-def _no_excuses(given: list[str]) -> list[tuple[str, str]]:
-    """Pairs of CONDITION:FINDING; the path of a file stands for its lines."""
-    lines: list[str] = []
-    for entry in given:
-        if ":" not in entry and Path(entry).is_file():
-            lines += [line.strip() for line in Path(entry).read_text("utf-8").splitlines() if line.strip()]
-        else:
-            lines.append(entry)
-    out = []
-    for line in lines:
-        condition, colon, finding = (part.strip() for part in line.partition(":"))
-        if not (colon and condition and finding):
-            raise InputError(f"--no-excuse {line}: needs CONDITION:FINDING, or a file with one a line")
-        out.append((condition, finding))
-    return out
-
-
-def _print_excuses(excuses: dict[str, list[str]]) -> None:
-    """Print the findings beside which the learner takes an anchor as a mere mention."""
-    if not excuses:
+def _print_knowledge(kept: object) -> None:
+    """Print what became of the knowledge: how much of it applies, and which findings the records judge otherwise."""
+    if not isinstance(kept, dict) or not kept.get("findings"):
         return
-    typer.echo("anchors taken as mere mentions beside:")
-    for condition, findings in excuses.items():
-        typer.echo(f"  {condition}: {', '.join(findings)}")
-    condition, findings = next(iter(excuses.items()))
-    typer.echo(f"if one is wrong: fit again with --no-excuse {shlex.quote(f'{condition}:{findings[0]}')}")
+    typer.echo(
+        f"knowledge: {kept['findings']:,} findings and {kept['pairs']:,} pairs of {kept['conditions']} conditions; "
+        f"the records moved {kept['moved']:,} of the findings"
+    )
+    rows = [(c, f, f"{w:+.1f}", f"{now:+.1f}") for c, f, w, now in kept["most_moved"][:MOST_MOVED]]
+    if rows:
+        print_table(("condition", "finding", "written", "records say"), rows, "log odds that moved most")

@@ -139,7 +139,6 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
 
 def _print_excuses(excuses: list[dict[str, str]]) -> None:
     if not excuses:
-        typer.echo("excuses: none; every anchor counts wherever it stands")
         return
     by_condition: dict[str, list[str]] = {}
     for entry in excuses:

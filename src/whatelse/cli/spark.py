@@ -111,7 +111,7 @@ def visits_to_test(cohort: Path, master: str | None, seed: int) -> Cohort:
     import numpy as np
 
     with spark_session(master) as running:
-        from whatelse.noisyor.anchored.anchor_visits import some_of
+        from whatelse.noisyor.blocks import some_of
         from whatelse.spark.dataset import SparkCohort
 
         opened = SparkCohort.open(cohort, running)

@@ -12,6 +12,7 @@ fever, hx:stroke, sex:F          themselves
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from whatelse.cohort.coded import LASTING_SYSTEMS, says_more
 from whatelse.knowledge import age_band
@@ -68,9 +69,14 @@ def _itself(name: str, prefix: str, rest: str, lexicon: Lexicon) -> tuple[str, .
     return None
 
 
+@lru_cache(maxsize=2)
+def _reader(lexicon: Lexicon) -> NoteReader:
+    return NoteReader(lexicon)
+
+
 def _read(labels: list[tuple[str, str]], lexicon: Lexicon) -> list[tuple[str, ...]]:
     """Findings that labels mean, by their prefix (a code system, or how a note says it)."""
-    reader = NoteReader(lexicon)
+    reader = _reader(lexicon)
     with reader.lock:
         items = reader.items([label for _, label in labels]).tolist()
         more = says_more(reader, items, len(labels))

@@ -33,7 +33,6 @@ NAME, CODE = (0.8, 0.6), (0.55, 0.55)  # typical precision and sensitivity of an
 SHARE_NOISE = 0.25  # variance of log(share / frequency of the anchor) where knowledge is right
 
 
-
 @dataclass(frozen=True, eq=False)
 class Fit:
     """What was learned: the model, the parameters and their prior, rates (2, m) of the anchors, and how it went."""
@@ -72,8 +71,9 @@ def typical_rates(fires: Floats, names: Bools, share: Floats) -> tuple[Floats, F
 
 
 def fit_joint(
-    X: sp.csr_matrix, columns: Ints, names: Bools, prior: Prior, rates: Floats, share: Floats, labels: Labels | None = None,
-    known: Bools | None = None, on_step: Callable[[str, int, int], None] = lambda *told: None,
+    X: sp.csr_matrix, columns: Ints, names: Bools, prior: Prior, rates: Floats, share: Floats,
+    labels: Labels | None = None, known: Bools | None = None,
+    on_step: Callable[[str, int, int], None] = lambda *told: None,
 ) -> Fit:  # fmt: skip
     """Learn from visits X (N, n), a matrix or blocks, with anchors at columns (m,); names (m,): those that are phrases.
 
@@ -120,7 +120,9 @@ def fit_joint(
                 chance = expit(objective.label_fields(found, objective.weights(found)))
                 labels = labels._replace(company=np.where(known, labels.company, chance))
     weight = objective.weights(found)
-    spread = tuple(float(np.median(strengths.delta[part])) if part.any() else 0.0 for part in (prior.known, ~prior.known))
+    spread = tuple(
+        float(np.median(strengths.delta[part])) if part.any() else 0.0 for part in (prior.known, ~prior.known)
+    )
     return Fit(
         _model(objective, found, weight, columns, centre, silent), found, weight, expit(found.rates),
         (spread[0], spread[1]), tuple(history), converged,

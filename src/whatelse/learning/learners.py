@@ -1,7 +1,6 @@
 """The learners by name: from a cohort and its noise rates to a joint model.
 
-Each takes arrays out of the cohort and hands them to `noisyor/`. Only `oracle` looks at labels, and
-`anchored` where it is told to.
+Only `oracle` looks at labels, and `joint`, the default, where it is told to.
 """
 
 from __future__ import annotations
@@ -13,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
+from whatelse.knowledge import load_knowledge
 from whatelse.learning.baselines import naive_labels, oracle
-from whatelse.learning.em import fit_em
+from whatelse.learning.joint import Fit, fit_joint, typical_rates
+from whatelse.learning.objective import Labels
 from whatelse.learning.paper.moments import Counts, moments_model
 from whatelse.learning.paper.nvil_course import (
     HELD_OUT,
@@ -28,19 +30,12 @@ from whatelse.learning.paper.nvil_course import (
     hold_out,
     run_courses,
 )
-from whatelse.noisyor.anchored.excuses import refuted
-from whatelse.noisyor.anchored.learner import fit_anchored
+from whatelse.learning.prior import Prior, prior_of
 from whatelse.noisyor.blocks import finding_counts
-from whatelse.noisyor.heldout_metrics import PairedTest, heldout_anchor_draws, heldout_anchor_scores, paired_test
-from whatelse.noisyor.joint import JointModel, Model
+from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.rates import Rates
-from whatelse.noisyor.taught.learner import fit_labels
-from whatelse.types import Bools, Floats
 
-EM_STEPS = 30
-EDGE_PRICE = 1.0  # what an edge must be worth, in standard errors
-COUNTED = 3_000  # visits whose conditions are counted where people may have erred
-TRIAL_VISITS, TRIAL_STEPS, TRIAL_JUDGES = 30_000, 3, 2_000
+MOVED, MOST_MOVED = 0.3, 30  # log odds from which a weight differs from what is written; how many are kept
 Progress = Callable[[str, int, int], None]
 """Told (what, steps done, steps in all) while a learner works."""
 
@@ -53,9 +48,10 @@ class Learned:
     history: tuple[float, ...] = ()
     converged: bool = True
     notes: dict[str, Any] = field(default_factory=dict)
+    rates: Rates | None = None
 
 
-def learn_anchored(
+def learn_joint(
     cohort: Cohort,
     rates: NoiseRates,
     seed: int,
@@ -63,117 +59,75 @@ def learn_anchored(
     labels: bool = False,
     weights: Any = None,
     belief: Any = None,
-    no_excuse: Sequence[tuple[str, str]] = (),
+    knowledge: bool = True,
 ) -> Learned:
-    """The default (docs/learning.md): what anchors teach and, with `labels`, what the cohort's labels add to it.
+    """The default (docs/learning.md): knowledge, anchors and, with `labels`, the cohort's labels in one objective.
 
-    weights  (N,) or (N, m) how many visits each label stands for (`label-next`), NaN or 0 where there is none; None:
-             labelled visits were chosen at random
-    belief   (N, m) the chance that each label is true by what was said alone, where those who labelled may have erred,
-             as if it were as likely as not before; None: labels are true
-    no_excuse  (condition, finding) pairs: the finding may not excuse the condition's anchor
+    weights    (N,) or (N, m) visits that each label stands for (`label-next`), NaN or 0 where there is none; None:
+               labelled visits were chosen at random
+    belief     (N, m) likelihood of each label given its annotators, as a probability under a 50/50 prior; None: labels
+               are true
+    knowledge  whether the knowledge base is the prior; else all prior means are zero
     """
-    rows, part = cohort.labelled_part() if labels else (np.zeros(0, np.intp), None)
-    taught = part is not None and part.Y is not None and len(rows) > 0
-    refused = _refused(cohort, part if taught else None, no_excuse)
-    learned = _from_anchors(cohort, rates, seed, progress, refused, assumed=labels and not taught)
-    if part is None or part.Y is None or not taught:
-        return learned
-    progress("learning from labels", 0, 1)
-    weight = None if weights is None else np.nan_to_num(np.asarray(weights, float)[rows])
-    among = None
-    if belief is not None:
-        some = np.sort(np.random.default_rng(seed).permutation(len(cohort))[:COUNTED])
-        among = cohort.rows(some).X, float(rates.prior.sum())
-    lesson = fit_labels(
-        learned.model, cohort.anchor_columns, part.X, part.Y if belief is None else belief[rows], part.known,
-        weight=weight, centre=finding_counts(cohort.X, cohort.X.shape[1]) / len(cohort), among=among, seed=seed,
-    )  # fmt: skip
-    told = {
-        "labelled_visits": len(rows),
-        "precision": lesson.taught.precision,
-        "scale_of_anchors_evidence": float(lesson.taught.scale.mean()),
-        "weight_of_findings": lesson.taught.kappa,
-        "curve": lesson.shape.curve.tolist(),
-    }
-    return Learned(lesson.model, learned.history, learned.converged, learned.notes | {"labels": told})
+    m, n, vocabulary = len(cohort.conditions), cohort.X.shape[1], cohort.vocabulary
+    progress("reading the knowledge base", 0, 1)
+    prior = prior_of(vocabulary, load_knowledge()) if knowledge else Prior.flat(m, n)
+    names = np.array([any(a.how == "phrase" for a in c.anchors) for c in vocabulary.anchors.conditions], bool)
+    lesson, known = (_labels(cohort, weights, belief) if labels else None), None
+    if lesson is not None:
+        known = lesson.weight > 0
+    if labels:
+        fires = finding_counts(cohort.X, n)[cohort.anchor_columns] / max(len(cohort), 1)
+        anchor_rates, share = typical_rates(fires, names, prior.share)
+    else:
+        anchor_rates, share = np.array([rates.sensitivity, rates.false_positive]), rates.prior
+    columns = cohort.anchor_columns.astype(np.int64)
+    fit = fit_joint(cohort.X, columns, names, prior, anchor_rates, share, lesson, known, on_step=progress)
+    notes: dict[str, Any] = {"knowledge": _kept(cohort, prior, fit)}
+    if lesson is not None:
+        notes["labels"] = {"labelled_visits": lesson.belief.shape[0]}
+    found = Rates(share, fit.rates[0], np.minimum(fit.rates[1], 0.999 * fit.rates[0]))
+    return Learned(fit.model, fit.history, fit.converged, notes, found)
 
 
-def _refused(cohort: Cohort, part: Cohort | None, no_excuse: Sequence[tuple[str, str]]) -> Bools:
-    """(m, n) bool: what may not excuse, because a person or, where they may be looked at, the labels say so."""
-    refused = np.zeros((len(cohort.conditions), cohort.X.shape[1]), bool)
-    if part is not None and part.Y is not None:
-        refused |= refuted(part.X, cohort.anchor_columns, part.Y, part.known)
-    for condition, finding in no_excuse:
-        if condition not in cohort.conditions or finding not in cohort.vocabulary.index:
-            raise CohortError(
-                f"no_excuse names {condition!r} and {finding!r}: needs a condition and a finding of the cohort"
-            )
-        refused[cohort.conditions.index(condition), cohort.vocabulary.index[finding]] = True
-    return refused
+def _labels(cohort: Cohort, weights: Any, belief: Any) -> Labels | None:
+    """The labelled visits of a cohort; weights are scaled to a mean of one."""
+    rows, part = cohort.labelled_part()
+    if part.Y is None or not len(rows) or not part.known.any():
+        return None
+    value = part.Y.astype(float) if belief is None else np.asarray(belief, float)[rows]
+    weight = np.ones(part.known.shape)
+    if weights is not None:
+        given = np.nan_to_num(np.asarray(weights, float)[rows])
+        weight = np.broadcast_to(given[:, None] if given.ndim == 1 else given, weight.shape)
+    weight = np.where(part.known, weight, 0.0)
+    if not (weight > 0).any():
+        return None
+    company = np.where(part.known, value, 0.0)
+    return Labels(csr_matrix(part.X, dtype=float), company, weight / weight[weight > 0].mean(), company)
 
 
-def _from_anchors(
-    cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, refused: Bools, assumed: bool
-) -> Learned:
-    """Without labels. Where likelihood can be trusted, EM; elsewhere what hidden anchors teach.
-
-    EM climbs the likelihood of the noisy-or. On visits that obey the model this makes it better, and held-out anchors
-    show it; on others it drifts, and they show that too: a trial decides, without labels.
-    """
-    trial = _em_trial(cohort, rates, seed, progress)
-    notes: dict[str, Any] = {
-        "em_trial": {name: {"held_out_anchors_gain": t.difference, "low": t.low} for name, t in trial.items()}
-    }
-    if all(test.low > 0 for test in trial.values()):
-        progress("learning by EM", 0, EM_STEPS)
-        fit = fit_em(
-            cohort.X, learn_naive(cohort, rates, seed, progress).model.noisyor, steps=EM_STEPS, sparsity=EDGE_PRICE,
-            on_step=lambda step, model: progress("learning by EM", step.step, EM_STEPS),
-        )  # fmt: skip
-        return Learned(JointModel.plain(fit.model), tuple(step.bound for step in fit.history), fit.converged, notes)
-    anchored = fit_anchored(
-        cohort.X, cohort.anchor_columns, arrays(rates), refused=refused, assumed=assumed, seed=seed, on_step=progress
-    )
+def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
+    """What became of the knowledge: its scale, its spread, and the findings that the records judge otherwise."""
+    p = fit.parameters
+    written = (p.s + p.e)[:, None] * prior.weight
+    moved = np.where(prior.known, np.abs(fit.weight - written), 0.0)
+    count = int((moved > MOVED).sum())
+    order = np.argsort(-moved, axis=None, kind="stable")[: min(count, MOST_MOVED)]
     names = cohort.vocabulary.names
-    notes |= {
-        "weight_of_findings": anchored.kappa,
-        "linear_evidence": anchored.linear,
-        "gain_on_silent_cases": anchored.silent_gain,
-        "excuses": {
-            condition: [names[j] for j in np.flatnonzero(row)]
-            for condition, row in zip(cohort.conditions, anchored.model.evidence.excuse, strict=True)
-            if row.any()
-        },
+    cells = [divmod(int(k), moved.shape[1]) for k in order]
+    return {
+        "conditions": sum(1 for entries in prior.entries if entries),
+        "findings": int(prior.known.sum()),
+        "pairs": int((np.triu(prior.coupling) != 0).sum()),
+        "scale": round(float(p.s), 3),
+        "spread": [round(s, 3) for s in fit.spread],
+        "moved": count,
+        "most_moved": [
+            [cohort.conditions[i], names[j], round(float(written[i, j]), 2), round(float(fit.weight[i, j]), 2)]
+            for i, j in cells
+        ],
     }
-    return Learned(anchored.model, anchored.history, anchored.converged, notes)
-
-
-def _em_trial(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> dict[str, PairedTest]:
-    """How much better than others a few steps of EM, on part of the visits, find held-out anchors of the rest.
-
-    Better than naive labels, from which it starts, and if so, better than what hidden anchors teach.
-    """
-    progress("trying EM", 0, 1)
-    order = np.random.default_rng(seed).permutation(len(cohort))[:TRIAL_VISITS]
-    some = np.sort(order)
-    drawn = cohort.rows(some)  # at once: visits may lie far away
-    learn, judge = (
-        drawn.rows(np.searchsorted(some, np.sort(part))) for part in np.split(order, [len(order) // 3])[::-1]
-    )
-    draws = heldout_anchor_draws(judge.A, seed=seed, visits=TRIAL_JUDGES)
-
-    def found(model: Model) -> Floats:
-        scores = heldout_anchor_scores(model, judge.X, judge.anchor_columns, draws, resamples=1)
-        return scores.by_visit["mrr"]
-
-    naive = learn_naive(learn, rates, seed, progress).model.noisyor
-    climbed = found(fit_em(learn.X, naive, steps=TRIAL_STEPS, sparsity=EDGE_PRICE).model)
-    tests = {"naive labels": paired_test(found(naive), climbed, resamples=1000, seed=seed)}
-    if tests["naive labels"].low > 0:
-        other = fit_anchored(learn.X, learn.anchor_columns, arrays(rates), linear=False, seed=seed)
-        tests["hidden anchors"] = paired_test(found(other.model), climbed, resamples=1000, seed=seed)
-    return tests
 
 
 def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:
@@ -240,19 +194,21 @@ def arrays(rates: NoiseRates) -> Rates:
 
 
 LEARNERS: dict[str, Callable[..., Learned]] = {
-    "anchored": learn_anchored,
+    "joint": learn_joint,
     "moments": learn_moments,
     "naive": learn_naive,
     "oracle": learn_oracle,
     "nvil": learn_nvil,
 }
-DEFAULT = "anchored"
+DEFAULT = "joint"
+RENAMED = {"anchored": DEFAULT}  # names of 0.2
 
 
 def learn(
     cohort: Cohort, rates: NoiseRates, learner: str, *, seed: int = 0, progress: Progress | None = None, **settings: Any
 ) -> Learned:
     """Run a learner by name."""
+    learner = RENAMED.get(learner, learner)
     if learner not in LEARNERS:
         raise ModelError(f"there is no learner {learner!r}; choose one of {', '.join(sorted(LEARNERS))}")
     rates = rates.named(cohort.conditions)

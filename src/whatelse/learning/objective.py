@@ -10,7 +10,7 @@ Model of the conditions y of a visit with findings x, whose anchors A are column
 Objective, to be minimised over b, s, e, D, t, P, S, F:
 
     - sum over labels  w log( p_vi B_vi + (1 - p_vi)(1 - B_vi) )       p_vi = P(y_i = 1 | x, the other labels)
-    - sum over visits  omega_i log( g_vi S_i + (1 - g_vi) F_i )        g_vi: p without anchors; 1 - ... where A is silent
+    - sum over visits  omega_i log( g_vi S_i + (1 - g_vi) F_i )        g: p without anchors; 1 - ... if silent
     + sum over parameters  (parameter - mean)^2 / (2 sd^2)
 
 B is the likelihood of the label given its annotators, as a probability under a 50/50 prior: 0 or 1 if certain. The
@@ -43,7 +43,7 @@ class Strengths:
     scale: float = 0.05
     own_scale: float = 0.15
     pair_scale: float = 0.2
-    rate: float = 1.5
+    rate: float = 0.7
     pair: float = 0.3
 
 
@@ -99,7 +99,7 @@ class Objective:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return 4 * self.m + 2 + self.upper[0].size + self.m * self.n
+        return int(4 * self.m + 2 + self.upper[0].size + self.m * self.n)
 
     def unpack(self, theta: Floats) -> Parameters:
         """Parameters of a whitened vector."""
@@ -116,7 +116,7 @@ class Objective:
     def pack(self, p: Parameters) -> Floats:
         """The whitened vector of parameters."""
         sd, at = self.sd, self.start
-        parts = [
+        parts: list[Any] = [
             (p.b - at.b) / sd.bias, [(p.s - at.s) / sd.scale], p.e / sd.own_scale, [(p.t - at.t) / sd.pair_scale],
             ((p.rates - at.rates) / sd.rate).ravel(), p.P[self.upper] / sd.pair, (p.D / sd.delta).ravel(),
         ]  # fmt: skip
@@ -139,15 +139,16 @@ class Objective:
         p, sd = self.unpack(theta), self.sd
         W, m = self.weights(p), self.m
         votes = self._votes(p.b, W)
-        value, bias, scatter = float(votes["value"]), votes["bias"], votes["scatter"]
+        value, bias = float(votes["value"]), votes["bias"]
+        D = votes["scatter"] - np.outer(bias, self.centre)
+        D[:, self.columns] = 0.0
         rates, M = np.zeros((2, m)), np.zeros((m, m))
         if self.labels is not None:
             own = self._labels(p, W)
-            value, bias, scatter = value + own.value, bias + own.bias, scatter + own.scatter
-            rates, M = own.rates, own.pairs
-        D = scatter - np.outer(bias, self.centre)
+            value, bias, rates, M = value + own.value, bias + own.bias, own.rates, own.pairs
+            D = D + own.scatter - np.outer(own.bias, self.centre)
         e = (D * self.prior.weight).sum(1)
-        parts = [
+        parts: list[Any] = [
             sd.bias * bias, [sd.scale * e.sum()], sd.own_scale * e,
             [sd.pair_scale * (M * self.prior.coupling).sum()], sd.rate * rates.ravel(),
             sd.pair * (M + M.T)[self.upper], (self.free * sd.delta * D).ravel(),
@@ -236,7 +237,8 @@ class _Votes:
 def anchor_odds(rates: Floats, fires: Bools) -> Floats:
     """(V, m) log likelihood ratio of anchors that fire or are silent; rates (2, m) logits of S and F."""
     S, F = expit(rates)
-    return np.where(fires, np.log(S / F), np.log((1 - S) / (1 - F)))
+    out: Floats = np.where(fires, np.log(S / F), np.log((1 - S) / (1 - F)))
+    return out
 
 
 def _block_of(X: sp.csr_matrix) -> Any:

@@ -55,13 +55,13 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
     """The prior of a cohort's vocabulary. O(conditions x findings)."""
     conditions, names = vocabulary.anchors.conditions, vocabulary.names
     m, n = len(conditions), len(names)
-    read = concepts_of_findings([c.title.lower() for c in conditions])
+    concepts_read = concepts_of_findings([*(c.title.lower() for c in conditions), *names])
+    read, columns = concepts_read[:m], concepts_read[m:]
     own, entries = list[frozenset[str]](), list[tuple[str, ...]]()
     for condition, concepts in zip(conditions, read, strict=True):
         found = _entries(base, condition, concepts)
         entries.append(found)
         own.append(frozenset(found) | frozenset(concepts))
-    columns = concepts_of_findings(names)
     weight, known = np.zeros((m, n)), np.zeros((m, n), bool)
     share = np.full(m, np.nan)
     whole = [merged(base, c.name, c.title, e) if e else None for c, e in zip(conditions, entries, strict=True)]

@@ -11,7 +11,6 @@ gives. `LocalBlocks` are in memory and summed by threads; `whatelse.spark` has b
 
 from __future__ import annotations
 
-import copy
 import os
 from abc import ABC, abstractmethod
 from collections import deque
@@ -23,9 +22,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from whatelse.types import Bools, Floats
+from whatelse.types import Bools
 
 BLOCK = 4_096  # visits
+MANY = 4_000_000  # from so many on, a sample is drawn without permuting all
 Arrays = dict[str, NDArray[Any]]
 Work = Callable[[Arrays], Arrays]
 Merge = Callable[[Arrays, Arrays], Arrays]
@@ -149,33 +149,10 @@ def finding_counts(X: sp.csr_matrix | Blocks, n: int) -> NDArray[np.int64]:
     return X.total(lambda block: {"count": np.bincount(block["indices"], minlength=n)})["count"]
 
 
-class Draws:
-    """What `rng.random(count)` would give, any part of it at a time; rng moves on as if it had been drawn."""
-
-    def __init__(self, rng: np.random.Generator, count: int) -> None:
-        self._start = copy.deepcopy(rng.bit_generator)
-        state = dict(rng.bit_generator.state)
-        rng.bit_generator.advance(count)  # type: ignore[attr-defined]
-        # advance forgets half a number that was kept for later; drawing floats would not
-        rng.bit_generator.state = dict(rng.bit_generator.state) | {
-            name: state[name] for name in ("has_uint32", "uinteger") if name in state
-        }
-        self.count = count
-
-    def part(self, first: int, end: int) -> Floats:
-        """Numbers first … end - 1."""
-        bits = copy.deepcopy(self._start)
-        bits.advance(first)  # type: ignore[attr-defined]
-        return np.random.Generator(bits).random(end - first)
-
-    def at(self, places: NDArray[np.int64]) -> Floats:
-        """The numbers at some places, which rise."""
-        out = np.empty(places.size)
-        for first in range(0, self.count, BLOCK * 16):
-            low, high = np.searchsorted(places, [first, first + BLOCK * 16])
-            if high > low:
-                out[low:high] = self.part(first, min(first + BLOCK * 16, self.count))[places[low:high] - first]
-        return out
+def some_of(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """At most so many of 0 … count - 1, at random, in order. O(most) memory where there are very many."""
+    drawn = rng.permutation(count)[:most] if count <= MANY else rng.choice(count, most, replace=False, shuffle=False)
+    return np.sort(drawn).astype(np.int64)
 
 
 def _in_order(work: Callable[[T], Any], items: Sequence[T]) -> Iterator[Any]:

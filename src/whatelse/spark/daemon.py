@@ -14,7 +14,7 @@ from zipimport import zipimporter
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import whatelse.noisyor.anchored.learner
+import whatelse.learning.objective
 import whatelse.spark.blocks
 import whatelse.tagger
 import whatelse.text.reader  # noqa: F401

@@ -21,8 +21,7 @@ from whatelse.cohort.folder import DATASET, check_place, read_header, write_head
 from whatelse.cohort.vocabulary import HasVocabulary
 from whatelse.errors import CohortError
 from whatelse.io.files import write_folder
-from whatelse.noisyor.anchored.anchor_visits import some_of
-from whatelse.noisyor.blocks import Arrays, fires
+from whatelse.noisyor.blocks import Arrays, fires, some_of
 from whatelse.spark.blocks import SparkBlocks
 from whatelse.spark.mapping import mapped
 
