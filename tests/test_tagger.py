@@ -105,7 +105,7 @@ def test_labels_of_the_cohort_are_used_unless_rates_are_given() -> None:
     some = np.arange(len(whole)) < len(whole) // 2
     half = Cohort(whole.X, whole.vocabulary, whole.ids, whole.Y, some)
     taught = Tagger().fit(half)
-    assert taught.notes_["labels"]["labelled_visits"] == some.sum() and taught.model_.evidence.bends
+    assert taught.notes_["labels"]["labelled_visits"] == some.sum()
     hidden = Cohort(whole.X, whole.vocabulary, whole.ids)
     given, blind = Tagger().fit(half, rates=taught.rates_), Tagger().fit(hidden, rates=taught.rates_)
     assert "labels" not in given.notes_

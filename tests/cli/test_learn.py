@@ -7,16 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from typer.testing import CliRunner
 
-from tests.noisyor.anchored.test_learner import LEARN, M, cohort_of, network
 from tests.support.small_department import cohort, visits
 from whatelse.annotators import NoiseRates
 from whatelse.cli import app
 from whatelse.cohort import Cohort
 from whatelse.evaluation.rows import ELKAN_NOTO, OURS, TAUGHT, TOLERANT
-from whatelse.noisyor.likelihood import sample
 from whatelse.sources.write import write_visits
 from whatelse.store import Decision, Store
 from whatelse.tagger import Tagger
@@ -57,28 +54,14 @@ def test_fit_by_default_and_what_it_refuses(folder: Path) -> None:
     assert not (folder / "x").exists()
 
 
-def test_fit_lists_what_excuses_an_anchor_and_a_person_can_refuse_it(tmp_path: Path) -> None:
-    """Beside w15 the anchor of c1 nearly always fires: a mere mention, until somebody says that it is none."""
-    rng = np.random.default_rng(4)
-    X, Y = sample(network(rng), LEARN, rng)
-    dense = X.toarray()
-    context = rng.random(LEARN) < 0.04
-    dense[:, M + 15] = context
-    dense[context, 1] = rng.random(context.sum()) < 0.98
-    made = cohort_of(sp.csr_matrix(dense), Y)
-    Cohort(made.X, made.vocabulary, made.ids).save(tmp_path / "c")
-    rates = NoiseRates.from_labels(made.A, Y, made.conditions).to_json()
-    (tmp_path / "rates.json").write_text(json.dumps(rates), encoding="utf-8")
-    fit = ("fit", tmp_path / "c", "--rates", tmp_path / "rates.json", "--out", tmp_path / "m")
-    out = run(*fit)
-    assert "mere mentions beside:\n  c1: w15\n" in out and "fit again with --no-excuse c1:w15" in out
-    assert Tagger.load(tmp_path / "m").notes_["excuses"] == {"c1": ["w15"]}
-    assert "w15" not in run(*fit, "--no-excuse", "c1:w15")
-    assert Tagger.load(tmp_path / "m").settings == {"no_excuse": [["c1", "w15"]]}
-    (tmp_path / "refused.txt").write_text("c1: w15\n\n", encoding="utf-8")
-    assert "w15" not in run(*fit, "--no-excuse", tmp_path / "refused.txt")
-    assert "needs CONDITION:FINDING" in run(*fit, "--no-excuse", "c1", code=2)
-    assert "names 'c1' and 'w999'" in run(*fit, "--no-excuse", "c1:w999", code=2)
+def test_fit_says_what_became_of_the_knowledge(folder: Path, tmp_path: Path) -> None:
+    out = run("fit", folder / "train", "--out", tmp_path / "m")
+    assert "knowledge: " in out and "the records moved" in out
+    kept = Tagger.load(tmp_path / "m").notes_["knowledge"]
+    assert kept["conditions"] >= 20 and kept["findings"] > 100
+    out = run("fit", folder / "train", "--without-knowledge", "--no-excuse", "uti:fever", "--out", tmp_path / "n")
+    assert "knowledge: " not in out and "--no-excuse does nothing any more" in out
+    assert Tagger.load(tmp_path / "n").settings == {"knowledge": False}
 
 
 def test_fit_with_rates_or_with_labels(folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from whatelse.learning.em import fit_em
 
 from tests.support import small_department
 from whatelse.annotators import NoiseRates
@@ -171,13 +170,11 @@ def test_tags_are_the_local_ones(spark: Any, files: list[str], local: Cohort, tm
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learning that is cut short, and in small blocks: each step is a job of its own, whose start takes longest."""
-    from whatelse.noisyor.anchored import hidden
-
+    from whatelse.learning import joint
     from whatelse.noisyor import blocks as sums
     from whatelse.spark import blocks
 
-    monkeypatch.setattr(hidden, "MAX_STEPS", 3)
-    monkeypatch.setattr(hidden.fit_hidden, "__kwdefaults__", hidden.fit_hidden.__kwdefaults__ | {"max_steps": 3})
+    monkeypatch.setattr(joint, "STEPS", 3)
     for module in (sums, blocks):
         monkeypatch.setattr(module, "BLOCK", 256)
 
@@ -206,15 +203,6 @@ def test_the_default_learner_gives_the_local_model_to_the_last_bit(
     found = on_spark.fit(datasets[partitions], rates=rates, seed=1)
     assert_same_model(found, Tagger(seed=1).fit(local, rates=rates))
     assert found.notes_["learned_from"] == sketch(local)
-
-
-def test_em_over_blocks_is_em(datasets: dict[int, on_spark.SparkCohort], local: Cohort) -> None:
-    start = Tagger("naive").fit(local).model_.noisyor
-    here = fit_em(local.X, start, steps=2, sparsity=1.0)
-    there = fit_em(datasets[8].X, start, steps=2, sparsity=1.0)
-    datasets[8].release()
-    np.testing.assert_allclose(there.model.fail, here.model.fail, rtol=1e-9)
-    np.testing.assert_allclose([s.bound for s in there.history], [s.bound for s in here.history], rtol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:.*stopped before it converged")

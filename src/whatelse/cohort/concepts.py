@@ -12,7 +12,6 @@ fever, hx:stroke, sex:F          themselves
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from whatelse.cohort.coded import LASTING_SYSTEMS, says_more
 from whatelse.knowledge import age_band
@@ -69,9 +68,13 @@ def _itself(name: str, prefix: str, rest: str, lexicon: Lexicon) -> tuple[str, .
     return None
 
 
-@lru_cache(maxsize=2)
+_readers: list[tuple[Lexicon, NoteReader]] = []  # the last one: compiling takes seconds
+
+
 def _reader(lexicon: Lexicon) -> NoteReader:
-    return NoteReader(lexicon)
+    if not _readers or _readers[0][0] is not lexicon:
+        _readers[:] = [(lexicon, NoteReader(lexicon))]
+    return _readers[0][1]
 
 
 def _read(labels: list[tuple[str, str]], lexicon: Lexicon) -> list[tuple[str, ...]]:

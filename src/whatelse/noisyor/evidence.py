@@ -8,7 +8,7 @@ confirmed conditions are those of the plain model. c is the mean of each finding
 nobody looked for counts as average, and brings nothing.
 
 Models of 0.2 have excuses: where a finding is present that excuses the anchor of condition i, the evidence takes back
-what the anchor told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The anchor has no other parent: that is exact.
+what the anchor told the noisy-or: log P(A_i | Y_i=1) - log P(A_i | Y_i=0). The anchor has no other parent.
 
 What looks like a condition need not be it. The joint model is one of looks, and of each look that is there a share
 `real` is the condition itself, whatever the others are:
