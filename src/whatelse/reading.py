@@ -149,7 +149,8 @@ class Reading:
         answered = tagger.finding_indices([*known.present, *known.absent])
         here, _ = self._with_answers(known)
         candidates = np.setdiff1d(tagger.vocabulary_.askable, np.concatenate([here, answered]))
-        candidates = candidates[tagger.model_.noisyor.weight[candidates] > 0]
+        read = (tagger.model_.noisyor.weight > 0) | tagger.model_.evidence.weight.any(0)
+        candidates = candidates[read[candidates] & (tagger.model_.noisyor.leak[candidates] > 0)]
         if not candidates.size:
             return ()
         worth = self._worth_asking(now.marginals)
@@ -161,7 +162,7 @@ class Reading:
         after = self._if_answered(known, names)
         # among visits whose notes say yes or no, where notes say no
         denied = np.array([tagger.vocabulary_.index.get(f"neg:{name}", -1) for name in names])
-        denied[tagger.model_.noisyor.weight[denied] == 0] = -1  # denials that only the evidence reads
+        denied[tagger.model_.noisyor.leak[denied] == 0] = -1  # denials whose rate the model does not know
         said_no = np.where(denied >= 0, self._chance(now.explanations, now.probabilities, denied), 1 - chance)
         shares = np.stack([chance, said_no]) / (chance + said_no)
         mixed = (shares[:, :, None] * after).sum(0)
@@ -201,10 +202,12 @@ class Reading:
         For the sex the mean is geometric: a cause that both sexes have does not make heavy periods a man's finding.
         """
         noisyor = self.tagger.model_.noisyor
-        causes = (1 - noisyor.fail[:, findings]) * noisyor.prior[:, None]
+        causes = 1 - noisyor.fail[:, findings]
+        causes = np.where(causes.any(0), causes, np.maximum(self.tagger.model_.evidence.weight[:, findings], 0.0))
+        causes = causes * noisyor.prior[:, None]
         causes = causes / np.maximum(causes.sum(0), 1e-12)
         age, sex = np.exp(self._brought("age:")) @ causes, np.exp(self._brought("sex:") @ causes)
-        fits: Bools = np.minimum(age, sex) >= FITS
+        fits: Bools = (np.minimum(age, sex) >= FITS) | (causes.sum(0) == 0)
         return fits
 
     def _stated(self) -> Ints:
