@@ -1,7 +1,7 @@
 """Every benchmark in turn, with settings short enough for a coffee: `python -m benchmarks` (or `make bench`).
 
     python -m benchmarks --list
-    python -m benchmarks em learning          # only these
+    python -m benchmarks load learning          # only these
     python -m benchmarks --skip load crash    # all but these
 
 Each runs in a process of its own, so that one's memory and threads are not another's; one that fails does not stop the
@@ -27,7 +27,6 @@ RUNS: dict[str, list[str]] = {
     "omop": ["--visits 20000"],
     "inference": ["--visits 20 --limit 30"],
     "consistency": ["--visits 100000 --seeds 1"],
-    "em": ["--repeats 1"],
     "nvil": ["speed --repeats 1"],
     "learning": ["nvil --epochs 10", "visits --sizes 10000 30000", "conditions"],
     "difficulty": [""],

@@ -38,7 +38,7 @@ def errors(found: NoiseRates, true: NoiseRates) -> list[float]:
 
 def accuracy(train: Cohort, test: Cohort, rates: NoiseRates) -> float:
     assert test.Y is not None
-    tagger = Tagger("anchored").fit(train, rates=rates)
+    tagger = Tagger().fit(train, rates=rates)
     draws = heldout_tag_draws(test.Y, seed=0, draws=3)
     scores = heldout_tag_scores(tagger.heldout_tag, test.X, test.Y, draws, resamples=1)
     return float(scores.by_visit["accuracy"].mean())

@@ -42,9 +42,9 @@ def labelled(train: Cohort, count: str, draw: int) -> Cohort:
         return train
     if count in ("0", "rates"):
         return Cohort(train.X, train.vocabulary, train.ids, about=train.about)
-    known = np.zeros(train.A.shape, bool)
-    known[np.random.default_rng(draw).permutation(len(train))[: int(count)]] = True
     assert train.Y is not None
+    known = np.zeros(train.A.shape, bool)
+    known[np.random.default_rng(draw).permutation(np.flatnonzero(train.labelled))[: int(count)]] = True
     return Cohort(train.X, train.vocabulary, train.ids, train.Y & known, known, train.about)
 
 
@@ -111,9 +111,10 @@ def line(found: dict[str, Any]) -> str:
         t = found["trust"]
         bins = {(b["low"]): b for b in t["reliability"]}
         for name in ("confirmed", "likeliest rejected"):
-            move = t["updates"][name]
-            cells.append(f"{move['loss']['value']:.3f} ({move['loss']['low']:.3f}–{move['loss']['high']:.3f})")
-            cells.append(f"{move['expected']['value']:.2f}")
+            move = t["updates"].get(name) or {}
+            loss, expected = move.get("loss"), move.get("expected")  # a move that nobody made has neither
+            cells.append(f"{loss['value']:.3f} ({loss['low']:.3f}–{loss['high']:.3f})" if loss else "–")
+            cells.append(f"{expected['value']:.2f}" if expected else "–")
         cells.append(" ".join(_gap(bins, low, high) for low, high in ((0.6, 0.9), (0.9, 1.0))))
         cells.append(" ".join(f"{r['value']:.2f}" for r in t["by_length"].values()))
         own = [c["value"] for c in t["by_condition"] if c["value"] is not None and c["observed"] >= 10]

@@ -3,7 +3,6 @@
     python -m benchmarks.learning nvil [--epochs 800] [--every 20]
     python -m benchmarks.learning visits [--sizes 10000 30000 100000 273174 1000000]
     python -m benchmarks.learning conditions
-    python -m benchmarks.learning further
     python -m benchmarks.learning seeds [--seed 77]
 
 Prints markdown tables. `nvil` is the paper's size: 11,000 visits with two conditions or more, about 1,000 findings, 23
@@ -12,14 +11,11 @@ paper's settings, one weight decay, and starts from the moments. Its model is lo
 are not counted): its time is that until it first came within 0.002 of the best accuracy of its whole course, which is
 kinder to it than any rule for stopping. The default learner's time is that of a whole fit, trial and choices included.
 
-`further` asks whether learning on would drift: 100 steps beyond the end, with nothing to stop them, of EM where visits
-obey the model and of hidden anchors where they do not. 20,000 visits, held-out tag on 20,000 others.
-
 `seeds` shows four departments that nobody has looked at, of the seed given and the three odd ones after it: how much of
 the distance from naive labels to the oracle is closed, and the log loss of the other tags after / before a move.
 
 `visits` measures each size in a process of its own: peak memory is the whole process's, libraries and visits included.
-"obeying" visits are drawn from a network, and EM learns them; "departing" ones say every finding three times. Processor
+"obeying" visits are drawn from a network; "departing" ones say every finding three times. Processor
 seconds are those of all threads: on a busy machine they tell more than the clock, and on two idle cores the clock shows
 a little over half of them.
 """
@@ -27,37 +23,48 @@ a little over half of them.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
 import json
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from whatelse.noisyor.anchored import hidden
-from whatelse.noisyor.anchored import learner as anchored
-from whatelse.noisyor.anchored.learner import fit_anchored
 
-from benchmarks.em import network, rates
 from whatelse.annotators import AnchorSet, Condition, NoiseRates
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.evaluation.calibration import trust
-from whatelse.learning import learners as learning
 from whatelse.learning.learners import Learned, learn
 from whatelse.noisyor import sample
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores, noisyor_scorer
 from whatelse.noisyor.joint import JointModel
+from whatelse.noisyor.mle import edit_anchors
+from whatelse.noisyor.params import NoisyOr
 from whatelse.simulate import Departures, simulate
 
 SIZES = (10_000, 30_000, 100_000, 273_174, 1_000_000)
 PAPER_VISITS, TEST_VISITS = 11_000, 2_000
 DRAWN = 100_000  # distinct visits at most; beyond, they repeat
+
+
+def network(rng: np.random.Generator, m: int = 23, n: int = 1003) -> NoisyOr:
+    """A random network whose first m findings are the anchors, frozen."""
+    fail = np.ones((m, n))
+    for i in range(m):
+        columns = rng.choice(np.arange(m, n), rng.integers(20, 71), replace=False)
+        fail[i, columns] = 1 - rng.beta(0.5, 8.0, columns.size)
+    prior = 23 / m * np.exp(rng.uniform(np.log(0.01), np.log(0.12), m))  # as many on in a visit, whatever m
+    leak = np.exp(rng.uniform(np.log(0.003), np.log(0.25), n))
+    return edit_anchors(NoisyOr(prior, fail, leak), np.arange(m), rng.uniform(0.3, 0.8, m), rng.uniform(0.002, 0.02, m))
+
+
+def rates(model: NoisyOr) -> tuple[Any, Any, Any]:
+    """Anchor columns, sensitivities and false positive rates."""
+    own = np.arange(model.m)
+    return own, 1 - (1 - model.leak[own]) * model.fail[own, own], model.leak[own]
 
 
 def as_cohort(X: sp.csr_matrix, m: int) -> Cohort:
@@ -116,8 +123,7 @@ class Clock:
 def warm() -> None:
     """Compile the kernels, which a first fit would pay for."""
     cohort, noise = draw(400, "obeying", m=3)
-    learn(cohort, noise, "anchored")
-    fit_anchored(cohort.X, cohort.anchor_columns, learning.arrays(noise))
+    learn(cohort, noise, "joint")
 
 
 # ---- beside NVIL
@@ -139,9 +145,9 @@ def beside_nvil(epochs: int, every: int, kinds: list[str], seed: int) -> None:
             learned = learn(cohort, noise, name)
             row(name, heldout_accuracy(learned, test), clock.read()[1])
         clock = Clock()
-        default = learn(cohort, noise, "anchored")
+        default = learn(cohort, noise, "joint")
         ours = clock.read()[1]
-        row(f"default ({_how(default)})", heldout_accuracy(default, test), ours, "1")
+        row("default", heldout_accuracy(default, test), ours, "1")
         course = _nvil(cohort, test, noise, epochs, every, seed)
         best = max(value for _, _, value in course)
         epoch, seconds, value = next(look for look in course if look[2] >= best - 0.002)
@@ -171,40 +177,6 @@ def _nvil(
     return course
 
 
-# ---- learning on
-
-
-def further(steps: int = 100, visits: int = 20_000) -> None:
-    """Held-out-tag accuracy at the end of learning, and so many steps later."""
-    print("| visits | learned by | steps | accuracy | steps | accuracy |")
-    print("|---|---|---|---|---|---|")
-    for kind in ("obeying", "departing"):
-        cohort, test, noise = department(kind, visits, visits, seed=8)
-        ends = []
-        for more in (0, steps):
-            with _nothing_stops(more) if more else contextlib.nullcontext():
-                found = learn(cohort, noise, "anchored")
-            ends += [
-                f"{len(found.history) - found.model.evidence.says_nothing}",
-                f"{heldout_accuracy(found, test):.4f}",
-            ]
-        print(f"| {kind} | {_how(found)} | {' | '.join(ends)} |", flush=True)
-
-
-@contextlib.contextmanager
-def _nothing_stops(more: int) -> Iterator[None]:
-    """So many steps more than usual, for either way of learning, and no end before."""
-    was = hidden.TOLERANCE, hidden.FLAT, anchored.fit_hidden, learning.EM_STEPS, learning.fit_em
-    hidden.TOLERANCE = hidden.FLAT = 0.0
-    anchored.fit_hidden = functools.partial(hidden.fit_hidden, max_steps=hidden.MAX_STEPS + more)
-    learning.EM_STEPS += more
-    learning.fit_em = functools.partial(was[4], tolerance=-np.inf)
-    try:
-        yield
-    finally:
-        hidden.TOLERANCE, hidden.FLAT, anchored.fit_hidden, learning.EM_STEPS, learning.fit_em = was
-
-
 # ---- departments that nobody has looked at
 
 
@@ -216,14 +188,14 @@ def by_seed(seed: int) -> None:
     kinds += [(PAPER_VISITS, 5_000, 2, "departing"), (PAPER_VISITS, 5_000, 2, "obeying")]
     for k, (count, others, least, kind) in enumerate(kinds):
         cohort, test, noise = department(kind, count, others, seed + 2 * k, least)
-        naive, found, oracle = (learn(cohort, noise, name) for name in ("naive", "anchored", "oracle"))
+        naive, found, oracle = (learn(cohort, noise, name) for name in ("naive", "joint", "oracle"))
         low, own, high = (heldout_accuracy(learned, test) for learned in (naive, found, oracle))
         measured = trust(found.model, test)
         assert measured is not None
         moved = measured["updates"]
         title = f"{count:,} {kind}" + (", two conditions or more" if least else "")
         print(
-            f"| {title} | {low:.3f} | {own:.3f} ({_how(found)}) | {high:.3f} | {(own - low) / (high - low):.0%} | "
+            f"| {title} | {low:.3f} | {own:.3f} | {high:.3f} | {(own - low) / (high - low):.0%} | "
             f"{moved['confirmed']['loss']['value']:.3f} | {moved['likeliest rejected']['loss']['value']:.3f} |",
             flush=True,
         )
@@ -238,23 +210,16 @@ def measure(visits: int, kind: str, m: int) -> dict[str, Any]:
     warm()
     loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     clock = Clock()
-    learned = learn(cohort, noise, "anchored")
+    learned = learn(cohort, noise, "joint")
     wall, cpu = clock.read()
     return {
         "visits": visits,
-        "learner": _how(learned),
         "steps": len(learned.history),
         "wall": wall,
         "cpu": cpu,
         "loaded": loaded / 2**20,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
-
-
-def _how(learned: Learned) -> str:
-    if learned.model.evidence.says_nothing:
-        return "EM"
-    return "hidden anchors, with linear evidence" if learned.notes["linear_evidence"] else "hidden anchors"
 
 
 def apart(visits: int, kind: str, m: int = 23) -> dict[str, Any]:
@@ -266,15 +231,15 @@ def apart(visits: int, kind: str, m: int = 23) -> dict[str, Any]:
 
 
 def by_visits(sizes: list[int], kinds: list[str]) -> None:
-    print("| visits | which | learned by | steps | processor s | wall s | peak GB (before learning) |")
-    print("|---|---|---|---|---|---|---|")
+    print("| visits | which | rounds | processor s | wall s | peak GB (before learning) |")
+    print("|---|---|---|---|---|---|")
     for kind in kinds:
         cpu = []
         for size in sizes:
             found = apart(size, kind)
             cpu.append(found["cpu"])
             print(
-                f"| {size:,} | {kind} | {found['learner']} | {found['steps']} | {found['cpu']:.0f} | "
+                f"| {size:,} | {kind} | {found['steps']} | {found['cpu']:.0f} | "
                 f"{found['wall']:.0f} | {found['peak']:.2f} ({found['loaded']:.2f}) |",
                 flush=True,
             )
@@ -285,18 +250,16 @@ def by_visits(sizes: list[int], kinds: list[str]) -> None:
 
 
 def by_conditions(visits: int) -> None:
-    print("| conditions | learned by | processor s | wall s | peak GB |")
-    print("|---|---|---|---|---|")
+    print("| conditions | processor s | wall s | peak GB |")
+    print("|---|---|---|---|")
     for m in (23, 50, 100):
         found = apart(visits, "obeying", m)
-        print(
-            f"| {m} | {found['learner']} | {found['cpu']:.0f} | {found['wall']:.0f} | {found['peak']:.2f} |", flush=True
-        )
+        print(f"| {m} | {found['cpu']:.0f} | {found['wall']:.0f} | {found['peak']:.2f} |", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["nvil", "further", "seeds", "visits", "conditions", "measure"])
+    parser.add_argument("what", choices=["nvil", "seeds", "visits", "conditions", "measure"])
     parser.add_argument("--epochs", type=int, default=800, help="epochs of NVIL to run, 50 of them burn-in")
     parser.add_argument("--every", type=int, default=20, help="epochs of NVIL between two looks")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
@@ -306,8 +269,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.what == "nvil":
         beside_nvil(options.epochs, options.every, options.kind, options.seed)
-    elif options.what == "further":
-        further()
     elif options.what == "seeds":
         by_seed(options.seed)
     elif options.what == "visits":

@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--visits", type=int, default=1500)
-    parser.add_argument("--learner", default="anchored")
+    parser.add_argument("--learner", default="joint")
     given = parser.parse_args()
     start = time.perf_counter()
 
