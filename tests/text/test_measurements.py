@@ -414,3 +414,14 @@ def test_table_whose_keys_were_sorted_by_a_model_file_means_the_same() -> None:
     plain = json.loads(json.dumps(made.content))  # keys are text
     again = Measures(json.loads(json.dumps(plain, sort_keys=True)))
     assert again.measures == made.measures and again.columns == made.columns and again.names == made.names
+
+
+def test_a_heart_rate_after_a_blood_pressure_is_no_number_of_hours() -> None:
+    found = {m.name: m.value for m in read_numbers("foul urine, BP 85/50 HR 120").measurements}
+    assert found == {"systolic_bp": 85.0, "diastolic_bp": 50.0, "heart_rate": 120.0}
+
+
+def test_age_and_sex_before_the_word_fever_are_no_temperature() -> None:
+    numbers = read_numbers("81F fever 39, confusion")
+    assert [(m.name, m.value) for m in numbers.measurements] == [("temperature", 39.0)]
+    assert [(age.years, age.sex) for age in numbers.ages] == [(81.0, "F")]

@@ -90,7 +90,7 @@ _ROUTE = r"(?P<route>\s?(?:ax|axillary|po|orally|oral|rectally|rectal|r|tympanic
 _NUMBER = r"(?P<a>\d{1,3}(?:,\d{3})++(?!\d)|\d++(?:[.,]\d++)?+|\.\d++)(?:'?s(?![a-z]))?+"
 _SECOND = (
     r"(?:\s?(?P<sep>/|-|–|to(?=\s)|over(?=\s))\s?"
-    r"(?P<b>\d++(?:\.\d++)?+(?:'?s(?![a-z]))?+(?!\s?(?:hrs?|days?|mins?)(?![a-z])|[a-z]{3})|palp|p(?![a-z])))?"
+    r"(?P<b>\d++(?:\.\d++)?+(?:'?s(?![a-z]))?+(?!\s?(?:hrs?(?!\s?[:=]?\s?\d)|days?|mins?)(?![a-z])|[a-z]{3})|palp|p(?![a-z])))?"
 )
 _BY_FORM = re.compile(
     r"(?P<a>\d(?<![\w.,/:]\d)\d*+(?:\.\d++)?+)(?:/(?P<of>\d+)(?![\d/.])"
@@ -124,6 +124,7 @@ _PLAIN_UNIT = {"percent": "%", "fahrenheit": "f", "celsius": "c", "µmol/l": "um
 _SAME_UNIT = frozenset(
     ["", "%", "bpm", "/min", "mmhg", "meq/l", "iu/l", "u/l", "miu/ml", "mg/dl", "ng/ml", "pg/ml", "mmol/l"]
 )
+COLDEST = 92  # degrees Fahrenheit of a temperature without a name before it
 _REMEMBERED, _LONGEST = 1 << 16, 64  # phrases that are kept; characters of one
 _DIGIT = re.compile(r"\d")
 
@@ -271,6 +272,8 @@ class Measures:
                 found += self._plainly("oxygen_saturation", value, "", match)
             elif match["bpm"]:
                 found += self._plainly("heart_rate", value, "", match)
+            elif match["scale"] == "f" and value < COLDEST and not match["degree"]:
+                continue  # "81F fever" is the age of a woman
             elif match["temp"] or match["degree"] or (match["scale"] and "." in match["a"]):
                 found += self._plainly("temperature", value, (match["scale"] or "")[:1], match)
         taken.update(item.start for item in found)
