@@ -210,3 +210,34 @@ def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match="cannot be read as a Parquet"):
         inspect_file(tmp_path / "bad.parquet")
+
+
+ODD = {  # column: its cells; what the map makes of it is tested below
+    "Fall Nr.": [f"F/{i:04}" for i in range(120)],
+    "ChiefComplText": [("chest pain", "fièvre, toux", "Übelkeit", "fall from stairs")[i % 4] for i in range(120)],
+    "Schmerz (ja/nein)": [str(i % 2) for i in range(120)],
+    "Pain": [str(i % 2) for i in range(120)],
+    "FinalDx": [("pneumonia", "grippe", "fracture")[i % 3] for i in range(120)],
+    "Outcome 30d": [("home", "décédé")[i % 2] for i in range(120)],
+    "LengthOfStay(h)": [f"{i % 30},5" for i in range(120)],
+    "KTAS_expert": [str(1 + i % 5) for i in range(120)],
+    "Triage gold": [str(1 + i % 5) for i in range(120)],
+    "DispositionCode": [str(i % 7) for i in range(120)],
+    "ErrorGroup": [str(i % 9) for i in range(120)],
+}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_table_of_odd_columns_is_built_with_the_map_as_written(tmp_path: Path, encoding: str) -> None:
+    file, out, run = tmp_path / "t.csv", tmp_path / "map.yaml", CliRunner(charset="ascii")
+    file.write_bytes("\n".join(map(";".join, [tuple(ODD), *zip(*ODD.values(), strict=True)])).encode(encoding))
+    for arguments in (["--out", str(out)], []):  # the map as a file, then on a terminal without accents
+        shown = run.invoke(app, ["inspect", str(file), *arguments])
+        assert shown.exit_code == 0 and "known only after the visit" in shown.output, shown.output
+    made = yaml.safe_load(out.read_text("utf-8"))
+    assert (made["id"], made["chief_complaint"], made["delimiter"]) == ("Fall Nr.", "ChiefComplText", ";")
+    assert "numbers" not in made and {entry["column"] for entry in made["coded"]} == {"Schmerz (ja/nein)", "Pain"}
+    comments = out.read_text("utf-8").partition("# known only after the visit:")[2]
+    assert all(name in comments for name in list(ODD)[4:])
+    built = run.invoke(app, ["build", str(file), "--map", str(out), "--out", str(tmp_path / "cohort")])
+    assert built.exit_code == 0 and "120 visits" in built.output, built.output

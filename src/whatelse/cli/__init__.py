@@ -7,6 +7,8 @@ with 130. Modules that take long to load (numba, pyarrow, duckdb) are imported b
 from __future__ import annotations
 
 import errno
+import io
+import sys
 from typing import Any
 
 import typer
@@ -73,6 +75,8 @@ def main(
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
 ) -> None:
     """Given this emergency visit and the conditions already confirmed, what else might the patient have?"""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another code page than the records
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 records.register(app)

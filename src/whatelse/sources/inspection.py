@@ -201,8 +201,10 @@ class _Cells:
         return ColumnGuess(self.name, len(self.values), len(self.distinct), field, " ".join(why.split()), line)
 
     def called(self, name: str) -> bool:
-        """Whether the column's name is this name, a misspelling of it, or contains all of its words."""
-        if self.plain == name or (len(name) > 5 and SequenceMatcher(None, self.plain, name).ratio() > 0.9):
+        """Whether the column's name is this name, holds it, is a misspelling of it, or contains all of its words."""
+        if self.plain == name:
+            return True
+        if len(name) > 5 and (name in self.plain or SequenceMatcher(None, self.plain, name).ratio() > 0.9):
             return True
         return len(self.words) <= 4 and set(re.split("[ _]", name)) <= set(self.words)
 
@@ -229,7 +231,7 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
         return _codes(column, "billing", "diagnoses, never findings") if icd else column.guess("", AFTER)
     if plain not in itertools.chain(*_names()["fields"].values()) and any(map(column.called, _names()["after"])):
         return column.guess("", AFTER)
-    if by_name == "id" or (not by_name and "id" not in taken and re.search(r"(^|_)(id|no|nr|number)$", plain)):
+    if by_name == "id" or (not by_name and "id" not in taken and re.search(r"(^|_)(id|no|nr|number)\W*$", plain)):
         if different == len(values) == column.rows:
             return column.guess("id", "a different value in every row")
         if by_name == "id":

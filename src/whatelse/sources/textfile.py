@@ -104,7 +104,7 @@ def detect_encoding(path: Path, encoding: str | None = None) -> Text:
     mark = None
     for number, block in enumerate(_whole_lines(path)):
         if number == 0:
-            mark = _byte_order_mark(block)
+            mark = _unicode_form(block)
             if mark is None and (encoding is None or not encoding.lower().startswith(("utf-16", "utf16", "utf-32"))):
                 _refuse_binary(block[:65536], path)
         blank = blank and not block.strip()
@@ -118,8 +118,8 @@ def detect_encoding(path: Path, encoding: str | None = None) -> Text:
                 sample += b"\n".join(line for line in block.split(b"\n") if not line.isascii())[:SAMPLE]
     if blank:
         raise InputError("is empty", file=path)
-    if encoding is None and mark == "utf-16":
-        return Text("utf-16", clean=False)
+    if encoding is None and mark not in (None, "utf-8"):
+        return Text(str(mark), clean=False)
     if encoding is not None:
         name = codecs.lookup(encoding).name
         return Text("utf-8-sig" if name == "utf-8" else encoding, clean=name == "utf-8" and not invalid and not nul)
@@ -167,9 +167,15 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
         yield b"".join(rest)
 
 
-def _byte_order_mark(block: bytes) -> str | None:
+def _unicode_form(block: bytes) -> str | None:
+    """By the byte order mark, or by a first line whose every other byte is NUL."""
+    if block.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # starts like UTF-16
+        return "utf-32"
     if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+    even, odd = block[:40:2], block[1:40:2]
+    if len(odd) == 20 and any(even) != any(odd):
+        return "utf-16-le" if any(even) else "utf-16-be"
     return "utf-8" if block.startswith(codecs.BOM_UTF8) else None
 
 
