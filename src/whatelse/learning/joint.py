@@ -4,6 +4,10 @@ Each round minimises the objective by L-BFGS; between rounds two things are esti
 - the standard deviation of the weights around their means, apart for findings that the base knows for a condition and
   for all others (empirical Bayes: the mean square of D plus its posterior variance by the diagonal of the information);
 - the value of conditions without a label in partly labelled visits: their probability.
+
+At the end all log odds z become beta z + alpha, two numbers for all conditions, which leave every ranking as it is.
+Labels tell them, each half by what was learned from the other half; without labels beta is SURENESS, and alpha gives as
+many conditions in all as their shares say.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from whatelse.learning.objective import Labels, Objective, Parameters, Strengths, anchor_odds
+from whatelse.learning.objective import TINY, Labels, Objective, Parameters, Strengths, anchor_odds
 from whatelse.learning.prior import Prior
 from whatelse.noisyor.blocks import as_blocks, finding_counts
 from whatelse.noisyor.evidence import Evidence
@@ -30,6 +34,10 @@ SPREAD, SPREAD_KNOWN = 0.35, 0.55  # first standard deviations of weights around
 VOTES_OF_NAMES, VOTES_OF_CODES = 500.0, 3_000.0  # visits that an anchor's votes count as, however many: errors repeat
 ANCHOR_VOTES = 200.0  # labels of a condition at which its anchor's votes count half
 NAME, CODE = (0.8, 0.6), (0.55, 0.55)  # typical precision and sensitivity of anchors that are phrases, or codes
+SURENESS, SURENESS_SPREAD = 0.75, 0.5  # prior mean of beta, and the spread of its logarithm
+LEVEL_SPREAD = 1.0  # of alpha
+FEW_LABELS = 5_000  # with more labelled visits the pseudo-likelihood is calibrated by itself
+SAMPLE = 20_000  # visits that alpha is found by without labels
 SHARE_NOISE = 0.25  # variance of log(share / frequency of the anchor) where knowledge is right
 
 
@@ -120,11 +128,12 @@ def fit_joint(
                 chance = expit(objective.label_fields(found, objective.weights(found)))
                 labels = labels._replace(company=np.where(known, labels.company, chance))
     weight = objective.weights(found)
+    alpha, beta = _calibrated(objective, found, weight, share)
     spread = tuple(
         float(np.median(strengths.delta[part])) if part.any() else 0.0 for part in (prior.known, ~prior.known)
     )
     return Fit(
-        _model(objective, found, weight, columns, centre, silent), found, weight, expit(found.rates),
+        _model(objective, found, weight, columns, centre, silent, alpha, beta), found, weight, expit(found.rates),
         (spread[0], spread[1]), tuple(history), converged,
     )  # fmt: skip
 
@@ -140,21 +149,66 @@ def _spread(objective: Objective, found: Parameters, prior: Prior) -> Floats:
     return out
 
 
+def _calibrated(objective: Objective, found: Parameters, weight: Floats, share: Floats) -> tuple[float, float]:
+    """alpha and beta: level and scale of all log odds."""
+    labels = objective.labels
+    if labels is None:
+        X = objective.X[np.arange(min(objective.X.shape[0], SAMPLE))].astype(float)
+        on = X[:, objective.columns].toarray() > 0
+        fields = np.asarray(X @ weight.T) + (found.b - weight @ objective.centre) + anchor_odds(found.rates, on)
+        wanted, low, high = float(share.sum()), -8.0, 8.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            total = expit(SURENESS * fields + middle).sum(1).mean()
+            low, high = (middle, high) if total < wanted else (low, middle)
+        return (low + high) / 2, SURENESS
+    if labels.belief.shape[0] > FEW_LABELS:
+        return 0.0, 1.0
+    Z = _out_of_sample(objective, labels)
+
+    def loss(point: Floats) -> float:
+        chance = expit(point[0] + np.exp(point[1]) * Z)
+        likely = chance * labels.belief + (1 - chance) * (1 - labels.belief)
+        told = float((labels.weight * np.log(np.maximum(likely, TINY))).sum())
+        apart = (point[1] - np.log(SURENESS)) / SURENESS_SPREAD
+        return -told + 0.5 * (point[0] / LEVEL_SPREAD) ** 2 + 0.5 * apart**2
+
+    best = minimize(loss, np.array([0.0, np.log(SURENESS)]), method="Nelder-Mead").x
+    return float(best[0]), float(np.exp(best[1]))
+
+
+def _out_of_sample(objective: Objective, labels: Labels) -> Floats:
+    """(L, m) log odds of labelled visits, each half by what the other half teaches."""
+    even = np.arange(labels.belief.shape[0]) % 2 == 0
+    Z = np.zeros(labels.belief.shape)
+    for half in (even, ~even):
+        lesson, rest = (objective.with_labels(Labels(*(part[rows] for part in labels))) for rows in (half, ~half))
+        found = lesson.unpack(
+            minimize(
+                lesson, lesson.pack(objective.start), jac=True, method="L-BFGS-B",
+                options={"maxiter": STEPS, "maxcor": 12, "ftol": 1e-6},
+            ).x
+        )  # fmt: skip
+        Z[~half] = rest.label_fields(found, rest.weights(found))
+    return Z
+
+
 def _model(
-    objective: Objective, found: Parameters, weight: Floats, columns: Ints, centre: Floats, silent: Bools
-) -> JointModel:
+    objective: Objective, found: Parameters, weight: Floats, columns: Ints, centre: Floats, silent: Bools,
+    alpha: float, beta: float,
+) -> JointModel:  # fmt: skip
     """The joint model: fields as evidence, couplings in a noisy-or whose findings say nothing."""
     m, n = weight.shape
     silence, firing = (anchor_odds(found.rates, np.full((1, m), on))[0] for on in (False, True))
-    told = np.where(silent, 0.0, firing - silence)
-    weight = weight.copy()
+    told = np.where(silent, 0.0, beta * (firing - silence))
+    weight = beta * weight
     weight[np.arange(m), columns] = told
-    silence = np.where(silent, 0.0, silence)
-    field = found.b + silence + told * centre[columns]
+    silence = np.where(silent, 0.0, beta * silence)
+    field = beta * found.b + alpha + silence + told * centre[columns]
     prior = np.clip(field, -LARGEST, LARGEST)
     noisyor = NoisyOr(
         expit(prior), np.ones((m, n)), np.clip(centre, 1e-6, 1 - 1e-6), weight=np.zeros(n),
-        coupling=objective.coupling(found),
+        coupling=beta * objective.coupling(found),
     )  # fmt: skip
     evidence = replace(
         Evidence.none(m, n), weight=weight, centre=centre, bias=field - prior, anchor_columns=columns,

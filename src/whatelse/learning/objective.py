@@ -94,6 +94,12 @@ class Objective:
         self.free[np.arange(self.m), columns] = False
         self.fires = fires(_block_of(labels.X), columns, self.n) if labels is not None else None
 
+    def with_labels(self, labels: Labels) -> Objective:
+        """The same objective with other labels."""
+        return Objective(
+            self.X, self.columns, self.centre, self.prior, self.start, self.sd, self.omega, self.rates, labels,
+        )  # fmt: skip
+
     # ---- from vectors to parameters
 
     @property
