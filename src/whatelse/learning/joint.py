@@ -171,7 +171,7 @@ def _calibrated(objective: Objective, found: Parameters, weight: Floats, share: 
         likely = chance * labels.belief + (1 - chance) * (1 - labels.belief)
         told = float((labels.weight * np.log(np.maximum(likely, TINY))).sum())
         apart = (point[1] - np.log(SURENESS)) / SURENESS_SPREAD
-        return -told + 0.5 * (point[0] / LEVEL_SPREAD) ** 2 + 0.5 * apart**2
+        return float(-told + 0.5 * (point[0] / LEVEL_SPREAD) ** 2 + 0.5 * apart**2)
 
     best = minimize(loss, np.array([0.0, np.log(SURENESS)]), method="Nelder-Mead").x
     return float(best[0]), float(np.exp(best[1]))
