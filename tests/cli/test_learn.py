@@ -158,7 +158,7 @@ def test_tag(folder: Path) -> None:
 def test_tag_one_visit_or_refuse(folder: Path) -> None:
     wanted = visits("test")[30].id
     assert wanted in run("tag", folder / "model", folder / "visits.jsonl", "--visit", wanted)
-    assert "1 of the visits asked for are not in this file" in run(
+    assert "there is no visit 'nobody' in this file" in run(
         "tag", folder / "model", folder / "visits.jsonl", "--visit", "nobody", code=2
     )
     assert "'gout' is not a condition of this model" in run(

@@ -82,6 +82,8 @@ def test_conditions_without_codes_are_unlabelled(here: Path) -> None:
 def test_tag_reads_files_like_those_learned_from_without_being_told(here: Path) -> None:
     said = run("tag", here / "model", here / "visits.csv", "--visit", "v3", "--json")
     assert json.loads(said)["visit"] == "v3"
+    missing = run("tag", here / "model", here / "visits.csv", "--visit", "v3", "--visit", "V-9", "--json", code=2)
+    assert "there is no visit 'V-9' in this file" in missing
     assert Tagger.load(here / "model").vocabulary_.source["delimiter"] == ";"
     other = here / "other.csv"
     other.write_text("id,triage_note\nx,cough\n", encoding="utf-8")
@@ -184,7 +186,15 @@ def test_a_model_of_a_folder_tags_a_folder(tmp_path: Path) -> None:
 def test_evaluate_where_no_visit_is_known_throughout(here: Path) -> None:
     said = run("evaluate", here / "model", here / "cohort")
     assert "held-out anchor" in said and "held-out tag needs such labels" in said
-    assert "held-out tag" in run("evaluate", here / "model", here / "cohort", "--labels", here / "labels.csv")
+    given = ("evaluate", here / "model", here / "cohort", "--labels", here / "labels.csv")
+    labelled = run(*given, "--threshold", 0.3)
+    assert "held-out tag" in labelled and "probability of 0.3" in labelled and "top 5" not in said + labelled
+    said = [run(*given, "--draws", 1, "--json", "--threshold", t) for t in (0.1, 0.9)]
+    low, high = (json.loads(text[text.index("{") :])["by_condition"] for text in said)
+    assert [entry["labelled"] for entry in low] == [200, 400, 200]
+    assert all(a["sensitivity"] >= b["sensitivity"] for a, b in zip(low, high, strict=True))
+    assert [entry["auroc"] for entry in low] == [entry["auroc"] for entry in high]
+    assert "--threshold" in run(*given, "--threshold", 2, code=2)
 
 
 def test_what_stops_names_the_next_step(here: Path, tmp_path: Path) -> None:

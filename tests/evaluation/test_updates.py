@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whatelse.evaluation.burden import burden
-from whatelse.evaluation.reliability import by_condition, by_length, ratio, reliability
+from whatelse.evaluation.reliability import at_threshold, by_condition, by_length, ratio, reliability
 from whatelse.evaluation.updates import SHOWN, answers_of, log_loss, moves, update
 from whatelse.noisyor import NoisyOr, posterior, sample
 
@@ -114,3 +114,24 @@ def test_burden_against_counting(seed: int) -> None:
     assert entry["true"] == (len(right) / len(said) if said else None)
     unnamed = [(v, i) for v in range(60) for i in range(4) if y[v, i] and not a[v, i]]
     assert entry["reached_unnamed"] == (len([s for s in right if s in unnamed]) / len(unnamed) if unnamed else None)
+
+
+def test_scores_at_a_threshold_match_counts_by_hand() -> None:
+    rng = np.random.default_rng(3)
+    p, y, known = rng.random((60, 3)).round(1), rng.random((60, 3)) < 0.4, rng.random((60, 3)) < 0.8
+    y[:, 2] = False
+    found = at_threshold(p, y, known, 0.6)
+    for i in (0, 1):
+        rows = [(a, b) for a, b, k in zip(p[:, i], y[:, i], known[:, i], strict=True) if k]
+        true, false = [a for a, b in rows if b], [a for a, b in rows if not b]
+        assert (found[i]["labelled"], found[i]["true"]) == (len(rows), len(true))
+        right = sum(a >= 0.6 for a in true)
+        assert found[i]["sensitivity"] == pytest.approx(right / len(true))
+        assert found[i]["precision"] == pytest.approx(right / sum(a >= 0.6 for a, _ in rows))
+        wins = np.mean([(a > b) + 0.5 * (a == b) for a in true for b in false])
+        assert found[i]["auroc"] == pytest.approx(wins)
+        steps = [(sum(a >= t for a in true), sum(a >= t for a, _ in rows)) for t in sorted(set(p[:, i]), reverse=True)]
+        gains = np.diff([0, *(hit for hit, _ in steps)]) / len(true)
+        assert found[i]["average_precision"] == pytest.approx(sum(gains * [h / max(n, 1) for h, n in steps]))
+    assert (found[2]["sensitivity"], found[2]["auroc"], found[2]["average_precision"]) == (None, None, None)
+    assert at_threshold(p, y, known, 1.1)[0]["precision"] is None

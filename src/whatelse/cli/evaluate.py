@@ -40,6 +40,9 @@ def evaluate(
     require: Require | None = typer.Option(
         None, "--require", help="For --against: exit with 1 unless the model is better, or not worse."
     ),
+    threshold: float = typer.Option(
+        0.5, "--threshold", min=0, max=1, help="Probability from which a condition counts as suggested."
+    ),
     max_visits: int = typer.Option(5000, "--max-visits", min=10, help="For --against: labelled visits, at most."),
     draws: int = DRAWS,
     seed: int = SEED,
@@ -49,7 +52,7 @@ def evaluate(
 ) -> None:
     """Accuracy and calibration of a model, with intervals and by condition; or the difference to another model.
 
-    Example: whatelse evaluate model test --labels labels.csv
+    Example: whatelse evaluate model test --labels labels.csv --threshold 0.3
 
     Example: whatelse evaluate new-model test --against model --require not-worse
     """
@@ -70,7 +73,7 @@ def evaluate(
         print_note(note)
     for file in labels or ():
         opened = with_labels(opened, file)
-    measured = measure(tagger, opened, draws=draws, seed=seed)
+    measured = measure(tagger, opened, draws=draws, seed=seed, threshold=threshold)
     if as_json:
         typer.echo(json.dumps({"model": str(model), "cohort": str(cohort)} | measured, indent=1, allow_nan=False))
         return

@@ -43,23 +43,34 @@ def print_results(results: dict[str, Any]) -> None:
 
 
 def print_measured(measured: dict[str, Any]) -> None:
-    """What `evaluate` found."""
+    """What `evaluate` found. The first five of six conditions are nearly always right: not shown."""
+    if measured["by_condition"] is not None:
+        names = ("sensitivity", "precision", "auroc", "average_precision")
+        scores = [
+            (escape(c), f"{e['labelled']:,}", f"{e['true']:,}", *("" if e[n] is None else f"{e[n]:.2f}" for n in names))
+            for c, e in zip(measured["conditions"], measured["by_condition"], strict=True)
+        ]
+        head = ("condition", "labelled", "true", "sensitivity", "precision", "AUROC", "average precision")
+        print_table(head, scores, f"nothing confirmed; suggested from a probability of {measured['threshold']:g}")
+    shown = {"accuracy": "accuracy", "top5": "top 5", "mrr": "MRR"}
+    if len(measured["conditions"]) <= 6:
+        del shown["top5"]
     rows = [
-        (title, *(_interval(measured[key], metric) for metric in METRICS), f"{measured[key]['visits']:,}")
+        (title, *(_interval(measured[key], metric) for metric in shown), f"{measured[key]['visits']:,}")
         for key, title in (("heldout_tag", "held-out tag"), ("heldout_anchor", "held-out anchor"))
         if measured[key] is not None
     ]
-    print_table(("", "accuracy", "top 5", "MRR", "visits"), rows)
+    print_table(("", *shown.values(), "visits"), rows)
     if measured["trust"] is not None:
         _print_trust(measured["trust"])
     if measured["heldout_tag"] is None:
         typer.echo("no visit is labelled with two or more conditions: held-out tag needs such labels")
         return
     own = [
-        (name, f"{entry['times_hidden']:,}", *("" if entry[m] is None else f"{entry[m]:.2f}" for m in METRICS))
+        (name, f"{entry['times_hidden']:,}", *("" if entry[m] is None else f"{entry[m]:.2f}" for m in shown))
         for name, entry in zip(measured["conditions"], measured["heldout_tag"]["by_condition"], strict=True)
     ]
-    print_table(("condition hidden", "times", "accuracy", "top 5", "MRR"), own)
+    print_table(("condition hidden", "times", *shown.values()), own)
 
 
 def _print_trust(found: dict[str, Any]) -> None:

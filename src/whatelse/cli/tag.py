@@ -87,15 +87,17 @@ def tag(
     found = (record for record in records if not wanted or record.id in wanted)
     most = limit or (None if as_json or wanted else FEW)
     shown = 0
+    missing = dict.fromkeys(visit or ())
     for record in islice(found, most):
         said = answer(tagger, record, *given, top, reasons)
         shown += 1
+        missing.pop(record.id, None)
         if as_json:
             typer.echo(json.dumps(said, allow_nan=False))
         else:
             print_answer(record, said, note=False)
-    if wanted and shown < len(wanted) and limit is None:
-        raise InputError(f"{len(wanted) - shown} of the visits asked for are not in this file", file=visits)
+    if missing and limit is None:
+        raise InputError(f"there is no visit {', '.join(map(repr, missing))} in this file", file=visits)
     if most and limit is None and shown == most and next(found, None) is not None:
         print_note(f"there are more visits than the {most} shown: see more with --limit, or all with --json")
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from whatelse.cohort import Cohort
-from whatelse.evaluation.calibration import trust
+from whatelse.evaluation.calibration import VISITS, trust
+from whatelse.evaluation.reliability import at_threshold
+from whatelse.evaluation.updates import answers_of
 from whatelse.learning.learners import Learned
 from whatelse.noisyor.heldout_metrics import (
     METRICS,
@@ -103,9 +105,11 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
     return out
 
 
-def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) -> dict[str, Any]:
-    """All that can be said about a learned model on a cohort: held-out tag and how far answers come true need labels,
-    held-out anchor does not. Costs a posterior for each hidden anchor and some for each of 5,000 visits."""
+def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0, threshold: float = 0.5) -> dict[str, Any]:
+    """All that can be said about a learned model on a cohort: held-out tag, how far answers come true and
+    the scores of each condition at a threshold need labels, held-out anchor does not.
+
+    Costs a posterior for each hidden anchor and some for each of 5,000 visits."""
     tagger.vocabulary_.check_same(cohort.vocabulary)
     out: dict[str, Any] = {"visits": len(cohort), "conditions": list(tagger.conditions_), "heldout_tag": None}
     if cohort.Y is not None and (cohort.Y.sum(1) >= 2).any():
@@ -116,4 +120,9 @@ def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0) ->
         tagger.model_, cohort.X, cohort.anchor_columns, anchors, seed=seed
     ).to_json()
     out["trust"] = trust(tagger.model_, cohort, seed=seed)
+    out |= {"threshold": threshold, "by_condition": None}
+    if cohort.Y is not None and cohort.known.any():
+        some = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(cohort.known.any(1)))[:VISITS])
+        probability = answers_of(tagger.model_)(cohort.X[some], None, None)
+        out["by_condition"] = at_threshold(probability, cohort.Y[some], cohort.known[some], threshold)
     return out

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from whatelse.noisyor.heldout_metrics import Interval, resample_counts
 from whatelse.types import Bools, Floats
@@ -70,6 +71,29 @@ def by_length(probability: Floats, truth: Bools, length: ArrayLike) -> dict[str,
         "shortest tenth": expected_over_observed(probability, truth, size <= low),
         "longest tenth": expected_over_observed(probability, truth, size >= high),
     }
+
+
+def at_threshold(probability: Floats, truth: Bools, known: Bools, threshold: float) -> list[dict[str, Any]]:
+    """Sensitivity, precision, AUROC and average precision of each condition over the visits where it is known.
+
+    All are (V, m). Positive: probability >= threshold. None where a measure has no meaning: without a true visit,
+    without a positive one, for AUROC without both kinds of visits.
+    """
+    out = []
+    for p, y in ((probability[known[:, i], i], truth[known[:, i], i]) for i in range(truth.shape[1])):
+        said, true = p >= threshold, int(y.sum())
+        right = int((said & y).sum())
+        out.append(
+            {
+                "labelled": len(y),
+                "true": true,
+                "sensitivity": right / true if true else None,
+                "precision": right / int(said.sum()) if said.any() else None,
+                "auroc": float(roc_auc_score(y, p)) if 0 < true < len(y) else None,
+                "average_precision": float(average_precision_score(y, p)) if true else None,
+            }
+        )
+    return out
 
 
 def by_condition(probability: Floats, truth: Bools) -> list[Interval]:
