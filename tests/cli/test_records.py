@@ -56,7 +56,7 @@ def test_without_out_nothing_is_saved(tmp_path: Path, table: Path) -> None:
 
 def test_one_visit_with_the_text_it_came_from(cohort: Path, table: Path) -> None:
     out = run("show", cohort, "--visit", "v1")
-    assert "s/p fall with head strike" in out and "anchor:fall" in out and "neg:etoh" in out
+    assert "s/p fall with head strike" in out and "anchor:fall" in out and "neg:alcohol" in out
     moved = table.rename(table.with_name("moved.csv"))
     assert "no such file" in run("show", cohort, "--visit", "v1", code=2)
     assert "anchor:fall" in run("show", cohort, "--visit", "v1", "--visits", moved)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from whatelse.annotators.discovery.lexicon import Lexicon
+from whatelse.text.lexicon import load_lexicon
 
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.discovery.edit import read_conditions, read_refused
@@ -129,7 +129,7 @@ def test_what_a_curator_edits_has_the_same_limits(tmp_path: Path) -> None:
     for name, load in (
         ("refused.yaml", read_refused),
         ("conditions.yaml", read_conditions),
-        ("words.yaml", Lexicon.shipped),
+        ("words.yaml", load_lexicon),
     ):
         path = tmp_path / name
         path.write_text(ALIASES)

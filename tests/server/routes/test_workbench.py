@@ -438,7 +438,7 @@ def test_every_route_is_documented(url: str) -> None:
     text = (Path(__file__).parents[3] / "docs" / "workbench.md").read_text(encoding="utf-8")
     paths = httpx.get(f"{url}/openapi.json").json()["paths"]
     routes = [(method, path) for path, methods in paths.items() if path.startswith(API) for method in methods]
-    assert len(routes) == 17
+    assert len(routes) == 18
     for method, path in routes:
         assert f"`{method.upper()} {path}`" in text, f"docs/workbench.md does not list {method.upper()} {path}"
 

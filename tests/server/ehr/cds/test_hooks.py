@@ -37,7 +37,7 @@ from whatelse.visits import Known, Visit
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Service]:
-    with service(tmp_path, cds_hooks=True, cds_threshold=0.3, public_url="http://127.0.0.1:8000") as made:
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.15, public_url="http://127.0.0.1:8000") as made:
         yield made
 
 

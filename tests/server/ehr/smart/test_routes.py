@@ -244,7 +244,8 @@ def test_both_launches_in_a_browser(browser: Browser, tmp_path: Path, launched: 
             expect(page.locator("#record")).to_contain_text("central chest pressure")
             expect(page.locator("#smart")).to_contain_text("Edna Testcase")
             expect(page.locator("#smart")).to_contain_text("access until")
-            page.locator("#suggested .yes").first.click()
+            page.locator("#add-name").fill("Fall")
+            page.locator("#add-name").press("Enter")
             until = time.monotonic() + 60
             while not made.store.history("bench-ed-visit-1") and time.monotonic() < until:
                 time.sleep(0.05)
