@@ -64,7 +64,7 @@ def test_nginx_reads_its_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif("WHATELSE_IMAGE_STEPS" not in os.environ, reason="set WHATELSE_IMAGE_STEPS, as .ci/run does")
+@pytest.mark.skipif("WHATELSE_IMAGE_STEPS" not in os.environ, reason="set WHATELSE_IMAGE_STEPS: the steps take minutes")
 def test_steps_of_the_image_in_a_clean_environment(tmp_path: Path) -> None:
     """What the Dockerfile runs, without Docker: the lock by hash, the wheel without dependencies."""
     if sys.version_info[:2] != (3, 11) or sys.platform != "linux":
