@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from whatelse.text.lexicon import load_lexicon
 
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.discovery.edit import read_conditions, read_refused
@@ -22,6 +21,7 @@ from whatelse.server.settings import load_settings
 from whatelse.sources import read_visits
 from whatelse.sources.codings import load_codings
 from whatelse.text import load_rules
+from whatelse.text.lexicon import load_lexicon
 
 
 @contextmanager

@@ -220,7 +220,7 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(
 
     from whatelse.spark.blocks import SparkBlocks
 
-    mark, names, total = tmp_path / "killed", set[str](), SparkBlocks.total
+    mark, names, total = tmp_path / "killed", list[str](), SparkBlocks.total
 
     def kept_folders() -> list[Path]:
         return list(Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]).glob("whatelse-*"))
@@ -235,13 +235,13 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(
                 os.kill(os.getpid(), signal.SIGKILL)
             return of(block)
 
-        names.add(self.names[-1])
+        names.append(self.names[-1])
         return total(self, once if len(names) == 3 else of, *merge)
 
     monkeypatch.setattr(SparkBlocks, "total", killed)
     rates = NoiseRates.from_labels(local)
     found = on_spark.fit(datasets[3], rates=rates, seed=1)
-    assert mark.exists() and len(names) == 3
+    assert mark.exists() and len(names) > 3
     assert_same_model(found, Tagger(seed=1).fit(local, rates=rates))
     context = datasets[3].df.sparkSession.sparkContext
     assert context.parallelize([0], 1).map(lambda _: len(kept_folders())).collect() == [0]

@@ -54,7 +54,7 @@ def _made() -> Path:
     (bench / "conditions.yaml").write_text(CONDITIONS, encoding="utf-8")
     run(
         "build", root / "visits.jsonl.gz", "--conditions", bench / "conditions.yaml", "--max-terms", 200,
-        "--out", bench / "cohort",
+        "--out", bench / "cohort", "--lexicon", "none",
     )  # fmt: skip
     run("fit", bench / "cohort", "--learner", "oracle", "--out", bench / "model")
     return root

@@ -37,6 +37,7 @@ NAME, CODE = (0.8, 0.6), (0.55, 0.55)  # typical precision and sensitivity of an
 SURENESS, SURENESS_SPREAD = 0.75, 0.5  # prior mean of beta, and the spread of its logarithm
 LEVEL_SPREAD = 1.0  # of alpha
 FEW_LABELS = 5_000  # with more labelled visits the pseudo-likelihood is calibrated by itself
+DIGITS = 6  # of the parameters that are kept: the last bits of a sum depend on the machine's threads
 SAMPLE = 20_000  # visits that alpha is found by without labels
 SHARE_NOISE = 0.25  # variance of log(share / frequency of the anchor) where knowledge is right
 
@@ -127,14 +128,15 @@ def fit_joint(
             if known is not None and not known.all():
                 chance = expit(objective.label_fields(found, objective.weights(found)))
                 labels = labels._replace(company=np.where(known, labels.company, chance))
+    found = Parameters(*(np.round(part, DIGITS) for part in found))  # type: ignore[arg-type]
     weight = objective.weights(found)
-    alpha, beta = _calibrated(objective, found, weight, share)
+    alpha, beta = (round(value, 3) for value in _calibrated(objective, found, weight, share))
     spread = tuple(
         float(np.median(strengths.delta[part])) if part.any() else 0.0 for part in (prior.known, ~prior.known)
     )
     return Fit(
         _model(objective, found, weight, columns, centre, silent, alpha, beta), found, weight, expit(found.rates),
-        (spread[0], spread[1]), tuple(history), converged,
+        (spread[0], spread[1]), tuple(round(value, 3) for value in history), converged,
     )  # fmt: skip
 
 

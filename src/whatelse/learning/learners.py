@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_limits
 
 from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
@@ -82,7 +83,8 @@ def learn_joint(
     else:
         anchor_rates, share = np.array([rates.sensitivity, rates.false_positive]), rates.prior
     columns = cohort.anchor_columns.astype(np.int64)
-    fit = fit_joint(cohort.X, columns, names, prior, anchor_rates, share, lesson, known, on_step=progress)
+    with threadpool_limits(1, "blas"):  # sums by several threads differ in their last bits
+        fit = fit_joint(cohort.X, columns, names, prior, anchor_rates, share, lesson, known, on_step=progress)
     notes: dict[str, Any] = {"knowledge": _kept(cohort, prior, fit)}
     if lesson is not None:
         notes["labels"] = {"labelled_visits": lesson.belief.shape[0]}
