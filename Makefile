@@ -5,13 +5,18 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test lint docs bench soak audit clean
+.PHONY: demo test test-slow lint docs bench soak audit clean
 
 demo: $(VENV)/.serve
 	$(BIN)/whatelse demo
 
+TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(TEST) -m "not slow"
+
+test-slow: $(VENV)/.dev
+	$(TEST) -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks scripts docs/conf.py

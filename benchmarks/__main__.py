@@ -2,7 +2,7 @@
 
     python -m benchmarks --list
     python -m benchmarks load learning          # only these
-    python -m benchmarks --skip load crash    # all but these
+    python -m benchmarks --skip load soak    # all but these
 
 Each runs in a process of its own, so that one's memory and threads are not another's; one that fails does not stop the
 rest and is named at the end, when the exit status is 1. For the figures of docs/results.md, run the benchmark itself
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-HELPERS = {"serving", "inference_peers"}  # parts of other benchmarks
+HELPERS = {"serving", "inference_peers", "peer_learners"}  # parts of other benchmarks
 RUNS: dict[str, list[str]] = {
     "tokenizing": ["--rounds 3"],
     "negation": [""],
@@ -31,7 +31,7 @@ RUNS: dict[str, list[str]] = {
     "learning": ["nvil --epochs 10", "visits --sizes 10000 30000", "conditions"],
     "difficulty": [""],
     "load": ["--seconds 10"],
-    "crash": ["--times 3"],
+    "page": ["counts --simulated 50"],
     "soak": ["--minutes 1"],
     "year": ["--months 2 --learn 2500 --month 500 --test 1000"],
 }
@@ -43,6 +43,7 @@ BY_HAND = {
     "label_curve": "needs two cohort folders",
     "marks": "needs two cohort folders",
     "reasons": "needs a cohort folder",
+    "peers": "needs the public data, and an hour",
     "realism": "needs the survey's files",
     "knowledge": "needs a file of records and anchors",
     "text_peers": "needs a file of notes and medspaCy",

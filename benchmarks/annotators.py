@@ -203,8 +203,8 @@ def main() -> None:
                     found = setting(train, test, kind, count, labelled, draw, options.ways, base)
                     print("\n".join(map(line, found)), flush=True)
                     rows += found
-    if options.json:
-        options.json.write_text(json.dumps(rows), encoding="utf-8")
+                    if options.json:
+                        options.json.write_text(json.dumps(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

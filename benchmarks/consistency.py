@@ -3,7 +3,7 @@
     python benchmarks/consistency.py [--visits 1000000] [--seeds 3]
 
 Draws visits from random networks with the paper's number of conditions, counts them part by part, and prints the
-root mean square error of fail and leak (anchors left out) at each size, for every way of denoising and for maximum
+root mean square error of fail and leak (anchors left out) at each size, for the moments and for maximum
 likelihood with the true conditions. `slope` is that of log error on log N between the last two sizes: -0.5 is
 1/sqrt(N), 0 is an error that more visits do not cure.
 """
@@ -15,10 +15,10 @@ import argparse
 import numpy as np
 import scipy.sparse as sp
 
+from whatelse.annotators import NoiseRates
 from whatelse.learning.paper.moments import Counts, moments_model
 from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.rates import Rates
 
 M, N = 23, 123
 COLUMNS = np.arange(M)
@@ -41,13 +41,10 @@ def draw(model: NoisyOr, visits: int, rng: np.random.Generator) -> tuple[sp.csr_
 def errors(model: NoisyOr, counts: Counts, states: StateCounts) -> dict[str, float]:
     own = np.arange(M)
     sensitivity = 1 - (1 - model.leak[COLUMNS]) * model.fail[own, COLUMNS]
-    args = (counts, Rates(model.prior, sensitivity, model.leak[COLUMNS]), COLUMNS)
-    theta = fit_states(states).theta
+    args = (counts, NoiseRates(model.prior, sensitivity, model.leak[COLUMNS]), COLUMNS)
+    theta = fit_states(states)
     found = {
-        "naive": moments_model(*args, method="naive"),
-        "inverse": moments_model(*args, method="inverse"),
-        "kl": moments_model(*args),
-        "kl, shrink 30": moments_model(*args, shrink=30),
+        "moments": moments_model(*args),
         "oracle MLE": NoisyOr(model.prior, np.exp(-theta[:-1]), -np.expm1(-theta[-1])),
     }
     rest = np.arange(M, N)

@@ -14,7 +14,7 @@ import numpy as np
 
 from whatelse.cohort import build_cohort
 from whatelse.noisyor.inference.heldout import heldout_tag
-from whatelse.noisyor.mle import edit_anchors, mle_model
+from whatelse.noisyor.mle import StateCounts, edit_anchors, model_of_counts
 from whatelse.simulate import Departures, simulate
 
 TEST = 2000
@@ -33,7 +33,7 @@ def measure(departures: Departures, train: int, seed: int) -> dict[str, tuple[fl
     sensitivity, false_alarm = (A & Y).sum(0) / Y.sum(0), (A & ~Y).sum(0) / (~Y).sum(0)
     results = {}
     for name, labels in (("oracle", Y), ("naive", A)):
-        model = mle_model(learn.X, labels, prior=Y.mean(0))
+        model = model_of_counts(StateCounts.of(learn.X, labels), prior=Y.mean(0))
         if name == "naive":
             model = edit_anchors(model, cohort.anchor_columns, sensitivity, false_alarm)
         tags = heldout_tag(model, test.X, confirmed)

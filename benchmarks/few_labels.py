@@ -74,7 +74,7 @@ def main() -> None:
                 else:
                     chosen = label_next(A, probability, count, seed=seed)
                     rows, weights = chosen.rows, chosen.weights
-                rates = NoiseRates.from_sample(A, Y[rows], rows, train.conditions, weights=weights, draws=200)
+                rates = NoiseRates.from_sample(A, Y[rows], rows, train.conditions, weights=weights)
                 wrong.append(errors(rates, true))
                 if seed < args.fits:
                     right.append(accuracy(train, test, rates))

@@ -2,10 +2,10 @@
 
     python -m benchmarks.knowledge vignettes [FILE] [--wrong]
     python -m benchmarks.knowledge alerts [--visits 300]
-    python -m benchmarks.knowledge heldout VISITS.jsonl.gz ANCHORS.yaml [--since 2020] [--visits 2000]
+    python -m benchmarks.knowledge heldout COHORT [--visits 2000]
 
-`heldout` takes visits with `truth`; their conditions are matched with the base by name, phrase or code, labels only
-measure. The real data are looked for in WHATELSE_DATA.
+`heldout` takes a cohort of `whatelse build FILES --conditions FILE --vocabulary-from emergency`: its conditions are
+matched with the base by name, title, code or phrase; labels only measure.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from whatelse.annotators import AnchorSet
+from whatelse.cohort import Cohort
 from whatelse.explanations import SHOWN, Suggestions
 from whatelse.knowledge import load_knowledge
-from whatelse.knowledge.matching import match, merged, plain
-from whatelse.learning.shipped import shipped_model
+from whatelse.knowledge.entries import plain
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
-from whatelse.noisyor.inference.heldout import heldout_tag
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits
@@ -102,32 +100,16 @@ def alerts(visits: int) -> None:
         )
 
 
-def heldout(file: Path, anchors: Path, since: str, most: int) -> None:
+def heldout(folder: Path, most: int) -> None:
     """Held-out tag: accuracy, top 5, MRR, of visits with two true conditions or more."""
-    base, conditions = load_knowledge(), {}
-    for condition in AnchorSet.load(anchors).conditions:
-        phrases = [anchor.value for anchor in condition.anchors if anchor.how == "phrase"]
-        if parts := match(base, condition.name, phrases, condition.codes):
-            conditions[condition.name] = merged(base, condition.name, condition.title, parts)
-        else:
-            print(f"unknown to the base: {condition.name}")
-    shipped = shipped_model(base, replace(base, conditions=conditions))
-    names = {name: i for i, name in enumerate(shipped.vocabulary.conditions)}
-    rows, truth = [], []
-    for visit in read_visits(file):
-        known = [names[name] for name in visit.truth or () if name in names]
-        if str(visit.time or "") >= since and len(known) >= 2:
-            rows.append(visit)
-            truth.append(known)
-        if len(rows) == most:
-            break
-    Y = np.zeros((len(rows), len(names)), bool)
-    for v, known in enumerate(truth):
-        Y[v, known] = True
-    X = shipped.vocabulary.reader.present(rows)
-    scores = heldout_tag_scores(lambda x, yes: heldout_tag(shipped.model, x, yes), X, Y, heldout_tag_draws(Y))
+    cohort = Cohort.open(folder)
+    if cohort.Y is None:
+        raise SystemExit(f"{folder} has no labels")
+    rows = np.flatnonzero(cohort.Y.sum(1) >= 2)[:most]
+    tagger, Y = Tagger.from_knowledge(cohort.vocabulary.anchors), cohort.Y[rows]
+    scores = heldout_tag_scores(tagger.heldout_tag, cohort.X[rows], Y, heldout_tag_draws(Y))
     measured = " / ".join(f"{score.value:.3f}" for score in (scores.accuracy, scores.top5, scores.mrr))
-    print(f"{file.name}: {len(rows)} visits: {measured}")
+    print(f"{folder.name}: {len(rows)} visits, {len(cohort.conditions)} conditions: {measured}")
 
 
 def main() -> None:
@@ -139,9 +121,7 @@ def main() -> None:
     one = parts.add_parser("alerts")
     one.add_argument("--visits", type=int, default=300)
     one = parts.add_parser("heldout")
-    one.add_argument("file", type=Path)
-    one.add_argument("anchors", type=Path)
-    one.add_argument("--since", default="", help="visits of this date or later")
+    one.add_argument("cohort", type=Path)
     one.add_argument("--visits", type=int, default=2000)
     given = parser.parse_args()
     if given.part == "vignettes":
@@ -149,7 +129,7 @@ def main() -> None:
     elif given.part == "alerts":
         alerts(given.visits)
     else:
-        heldout(given.file, given.anchors, given.since, given.visits)
+        heldout(given.cohort, given.visits)
 
 
 if __name__ == "__main__":

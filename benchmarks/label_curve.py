@@ -1,6 +1,6 @@
 """The label curve: what labels add to anchors, and what moves do to the other tags along it (BENCHMARKS 1b and 1c).
 
-    python -m benchmarks.label_curve TRAIN TEST [--labels 0 200 1000 all] [--draws 5] [--plot FILE] [--json FILE]
+    python -m benchmarks.label_curve TRAIN TEST [--labels 0 200 1000 all] [--draws 5] [--json FILE]
 
 All visits of TRAIN are learned from by their anchors; N of them, at random, are labelled, every other label is taken
 out before learning. `0` assumes typical noise rates, `rates` is the label-free learner told the rates of all visits.
@@ -57,24 +57,25 @@ def accuracy(scorer: Any, test: Cohort) -> tuple[float, float, float]:
 
 
 def regression(train: Cohort, test: Cohort) -> tuple[float, float, float]:
-    """One logistic regression a condition on the labelled visits, anchors among the findings."""
-    assert train.Y is not None
+    """Held-out tag of `regressions` on the labelled visits, anchors among the findings."""
+    assert train.Y is not None and test.Y is not None
     rows = np.flatnonzero(train.labelled)
-    X, Y = sp.csr_matrix(train.X[rows], dtype=float), train.Y[rows]
-    kept = np.random.default_rng(0).random(len(rows)) < 0.2
-    scores = np.empty((len(test), Y.shape[1]))
+    X, other = (sp.csr_matrix(x, dtype=float) for x in (train.X[rows], test.X))
+    p = regressions(X, train.Y[rows], other)[test.Y.sum(1) >= 2]
+    return accuracy(lambda X, confirmed: p, test)
+
+
+def regressions(X: Any, Y: Any, other: Any) -> Any:
+    """(V, m) probabilities for the rows of `other`: one logistic regression a condition, one penalty for all, chosen by
+    the log loss of a fifth of the rows of X."""
+    kept = np.random.default_rng(0).random(X.shape[0]) < 0.2
     losses = dict.fromkeys(PENALTIES, 0.0)
     for c in PENALTIES:
         for i in range(Y.shape[1]):
             p = _fitted(X[~kept], Y[~kept, i], c, X[kept])
             losses[c] -= np.where(Y[kept, i], np.log(p), np.log1p(-p)).sum()
     best = min(PENALTIES, key=lambda c: losses[c])
-    for i in range(Y.shape[1]):
-        p = _fitted(X, Y[:, i], best, sp.csr_matrix(test.X, dtype=float))
-        scores[:, i] = np.log(p) - np.log1p(-p)
-    assert test.Y is not None
-    several = np.flatnonzero(test.Y.sum(1) >= 2)
-    return accuracy(lambda X, confirmed: scores[several], test)
+    return np.array([_fitted(X, y, best, other) for y in Y.T]).T
 
 
 def _fitted(X: sp.csr_matrix, y: Any, c: float, other: sp.csr_matrix) -> Any:
@@ -141,7 +142,6 @@ def main() -> None:
     parser.add_argument("--no-moves", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     train, test = Cohort.open(options.train), Cohort.open(options.test)
     print("| " + " | ".join(HEAD) + " |")
@@ -153,30 +153,6 @@ def main() -> None:
             print(line(found[-1]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(found), encoding="utf-8")
-    if options.plot:
-        plot(found, options.plot)
-
-
-def plot(found: list[dict[str, Any]], path: Path) -> None:
-    """Held-out tag by number of labels, beside plain regressions."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    counts = [c for c in dict.fromkeys(f["labels"] for f in found) if c != "rates"]
-    for key, name in (("heldout", "whatelse: anchors and labels"), ("regression", "logistic regression: labels alone")):
-        points = [
-            (at, np.mean([f[key][0] for f in found if f["labels"] == c and key in f]))
-            for at, c in enumerate(counts)
-            if any(f["labels"] == c and key in f for f in found)
-        ]
-        (line_,) = axes.plot(*zip(*points, strict=True), marker="o", label=name)
-        each = [(counts.index(f["labels"]), f[key][0]) for f in found if f["labels"] in counts and key in f]
-        axes.plot(*zip(*each, strict=True), ".", color=line_.get_color(), alpha=0.4)  # every draw of the labels
-    axes.set_xticks(range(len(counts)), counts)
-    axes.set(xlabel="labelled visits", ylabel="held-out tag, accuracy")
-    axes.grid(alpha=0.2)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=130)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from benchmarks.serving import Connection, Server, Tally, check_store, clinician, make_department, make_tokens
+from benchmarks.serving import Connection, Server, Tally, check_store, clinician, content, make_department, make_tokens
 from whatelse.server.run import listen
 from whatelse.server.settings import Settings
 
@@ -54,11 +54,7 @@ async def scored(port: int, token: str) -> None:
 
 async def load(port: int, tokens: list[str], seconds: float) -> tuple[Tally, float]:
     """What the clients saw, and answers a second."""
-    connection = Connection(port, tokens[0])
-    _, rows = await connection.ask("GET", "/api/visits?limit=200")
-    _, model = await connection.ask("GET", "/api/model")
-    connection.close()
-    keys, conditions = [row["key"] for row in rows["rows"]], [c["name"] for c in model["conditions"]]
+    keys, conditions = await content(port, tokens[0])
     tally, start = Tally(), time.perf_counter()
 
     def go_on() -> bool:

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from whatelse.annotators import NoiseRates
 from whatelse.learning.paper.moments import Counts, moments_model
 from whatelse.learning.paper.nvil.learner import EpochEnd, NvilSettings, fit_nvil
 from whatelse.learning.paper.nvil.training import Training
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.rates import Rates
 
 M, N_FINDINGS = 23, 1003
 ANCHORS = np.arange(M)
@@ -48,11 +48,11 @@ def draw(model: NoisyOr, visits: int, rng: np.random.Generator) -> tuple[csr_mat
     return csr_matrix((rng.random((visits, model.n)) > absent).astype(np.uint8)), y
 
 
-def moments_start(X: csr_matrix, truth: NoisyOr, shrink: float = 0.0) -> NoisyOr:
+def moments_start(X: csr_matrix, truth: NoisyOr) -> NoisyOr:
     """Denoised moments, given the anchors' true noise rates."""
     false_alarm = truth.leak[ANCHORS]
     seen = 1 - (1 - false_alarm) * truth.fail[np.arange(M), ANCHORS]
-    return moments_model(Counts.of(X, ANCHORS), Rates(truth.prior, seen, false_alarm), ANCHORS, shrink=shrink)
+    return moments_model(Counts.of(X, ANCHORS), NoiseRates(truth.prior, seen, false_alarm), ANCHORS)
 
 
 def held_out_tag(model: NoisyOr, X: csr_matrix, Y: NDArray[np.bool_], rng: np.random.Generator) -> float:
@@ -116,7 +116,7 @@ def speed(repeats: int) -> None:
         seconds = []
         for burn_in in (10**6, 0):
             settings = NvilSettings(minibatch=minibatch, burn_in=burn_in)
-            training = Training(X, truth, ANCHORS, settings, 0, torch.device("cpu"))
+            training = Training(X, truth, ANCHORS, settings, 0)
             times = []
             for epoch in range(1, repeats + 2):
                 began = time.process_time()

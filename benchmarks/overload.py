@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 import uvloop
 
+from benchmarks.hooks import processor
 from benchmarks.load import free_port, load, scored, trivial
-from benchmarks.serving import Connection, Server, check_store, make_department, make_tokens
+from benchmarks.serving import Connection, Server, check_store, content, make_department, make_tokens
 
 SIZES = (50, 200, 1_000)
 FEW = 8  # clients of the trivial endpoint
@@ -120,11 +121,9 @@ print(json.dumps({**took, "refused": refused}))
 """
 
 
-def offer(
-    server: Server, tokens: list[str], clients: int, total: float, seconds: float, content: Any
-) -> dict[str, Any]:
+def offer(server: Server, tokens: list[str], clients: int, total: float, seconds: float, served: Any) -> dict[str, Any]:
     """`clients` that ask `total` times a second together; what they saw, and the share of a core that it took."""
-    keys, conditions = content
+    keys, conditions = served
     seen, port, before = Seen(), server.port, _processor(server)
 
     async def all_of_them() -> None:
@@ -167,9 +166,8 @@ def offer(
 def _processor(server: Server) -> tuple[float, float]:
     """Seconds of processor time that the server and its clients, who are this process, have taken."""
     assert server.process is not None
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     own = resource.getrusage(resource.RUSAGE_SELF)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
+    return processor(server.process.pid), own.ru_utime + own.ru_stime
 
 
 def _quantiles(values: list[float]) -> list[float]:
@@ -212,13 +210,13 @@ def main() -> None:
                 runner.run(scored(server.port, tokens[0]))
                 runner.run(load(server.port, tokens[:FEW], 3.0))  # warm
                 plain = runner.run(trivial(server.port, tokens[:FEW], given.seconds / 3))
-                content = runner.run(_content(server.port, tokens[0]))
-            held = [offer(server, tokens, few, AT_ONCE, given.seconds / 4, content) for few in (8, 16, 32, 64)]
+                served = runner.run(content(server.port, tokens[0]))
+            held = [offer(server, tokens, few, AT_ONCE, given.seconds / 4, served) for few in (8, 16, 32, 64)]
             most = max(held, key=lambda result: result["accepted_per_second"])
             said = {name: most[name] for name in ("clients", "accepted_ms", "cores")}
             holds = most["accepted_per_second"]
             print(json.dumps({"holds_per_second": holds, **said, "trivial_per_second": round(plain)}), flush=True)
-            offered = [offer(server, tokens, size, 2 * holds, given.seconds, content) for size in given.sizes]
+            offered = [offer(server, tokens, size, 2 * holds, given.seconds, served) for size in given.sizes]
             for result in [*held, *offered]:
                 acknowledged |= result.pop("acknowledged")
             for result in offered:
@@ -229,14 +227,6 @@ def main() -> None:
         stored = check_store(database, acknowledged)
         print(json.dumps(stored))
     sys.exit(1 if missed or stored["lost"] or stored["doubled"] else 0)
-
-
-async def _content(port: int, token: str) -> tuple[list[str], list[str]]:
-    connection = Connection(port, token)
-    _, rows = await connection.ask("GET", "/api/visits?limit=200")
-    _, model = await connection.ask("GET", "/api/model")
-    connection.close()
-    return [row["key"] for row in rows["rows"]], [c["name"] for c in model["conditions"]]
 
 
 if __name__ == "__main__":

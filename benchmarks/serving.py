@@ -113,6 +113,15 @@ class Connection:
             self._streams = None
 
 
+async def content(port: int, token: str) -> tuple[list[str], list[str]]:
+    """Keys of the first 200 visits of a server, and the names of its conditions."""
+    connection = Connection(port, token)
+    _, rows = await connection.ask("GET", "/api/visits?limit=200")
+    _, model = await connection.ask("GET", "/api/model")
+    connection.close()
+    return [row["key"] for row in rows["rows"]], [c["name"] for c in model["conditions"]]
+
+
 @dataclass
 class Tally:
     """What the clients saw."""

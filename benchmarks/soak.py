@@ -37,7 +37,7 @@ from tests.support.smart_ehr import CLIENT, Ehr, memory, running
 
 from benchmarks.hooks import charts
 from benchmarks.load import free_port
-from benchmarks.serving import Connection, Server, Tally, check_store, clinician, make_department, make_tokens
+from benchmarks.serving import Server, Tally, check_store, clinician, content, make_department, make_tokens
 from whatelse.store import Store
 from whatelse.store.backup import verify
 
@@ -56,6 +56,7 @@ class Soak:
     tokens: list[str]
     ehr: Ehr
     cluster: Any = None
+    only: tuple[str, ...] = ()  # faults that are drawn from; all if empty
     served: Counter[str] = field(default_factory=Counter)  # what the EHR was answered, by kind
     start: float = field(default_factory=time.monotonic)
     tally: Tally = field(default_factory=Tally)
@@ -70,7 +71,7 @@ class Soak:
 
     async def run(self, seconds: float, pause: tuple[float, float]) -> None:
         """Load and faults for so long, then a moment of peace."""
-        keys, conditions = await self._content()
+        keys, conditions = await content(self.server.port, self.tokens[0])
         done = False
         clients = [
             asyncio.create_task(clinician(self.server.port, t, keys[9 * k :] + keys[: 9 * k], conditions, self.tally,
@@ -81,6 +82,7 @@ class Soak:
         watching = asyncio.create_task(self._watch())
         kinds = [self.kill, self.bad_model, self.silent, self.hang_up, self.unread]
         kinds += [self.full_disk] if self.cluster is None else [self.no_database]
+        kinds = [kind for kind in kinds if not self.only or kind.__name__ in self.only]
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(self.draw.uniform(*pause))
@@ -93,13 +95,6 @@ class Soak:
         done = True
         await asyncio.gather(*clients)
         watching.cancel()
-
-    async def _content(self) -> tuple[list[str], list[str]]:
-        connection = Connection(self.server.port, self.tokens[0])
-        _, rows = await connection.ask("GET", "/api/visits?limit=200")
-        _, model = await connection.ask("GET", "/api/model")
-        connection.close()
-        return [row["key"] for row in rows["rows"]], [c["name"] for c in model["conditions"]]
 
     async def _watch(self) -> None:
         while True:
@@ -280,7 +275,13 @@ def cluster() -> Iterator[Any]:
 
 
 def soak(
-    folder: Path, seconds: float, clients: int, seed: int, made: Any, pause: tuple[float, float]
+    folder: Path,
+    seconds: float,
+    clients: int,
+    seed: int,
+    made: Any,
+    pause: tuple[float, float],
+    only: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """One phase: on the PostgreSQL server given, else on SQLite."""
     database = made.url if made is not None else f"sqlite:///{folder / 'decisions.db'}"
@@ -290,7 +291,7 @@ def soak(
     store.close()
     server = Server(folder, free_port(), database)
     ehr = Ehr(memory(visit_resources()), tokens={"hook"})
-    run = Soak(server, random.Random(seed), tokens, ehr, made)
+    run = Soak(server, random.Random(seed), tokens, ehr, made, only)
     with running(ehr):
         return _soak(run, database, seconds, pause, seed)
 
@@ -316,6 +317,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--pause", type=float, nargs=2, default=[1.0, 8.0], help="seconds between faults")
+    parser.add_argument("--faults", nargs="+", default=[], help="draw from these only, as: kill full_disk")
     parser.add_argument("--on", choices=["both", "sqlite", "postgresql"], default="both")
     given = parser.parse_args()
     os.environ["WHATELSE_CLIENT_SECONDS"] = "3"
@@ -333,7 +335,8 @@ def main() -> None:
             for file in ("department.model", "visits.jsonl"):
                 shutil.copy(folder / file, beside / file)
             seconds = given.minutes * 60 / len(phases)
-            results.append(soak(beside, seconds, given.clients, given.seed + k, phase, tuple(given.pause)))
+            made_of = (given.clients, given.seed + k, phase, tuple(given.pause), tuple(given.faults))
+            results.append(soak(beside, seconds, *made_of))
             print(json.dumps({**results[-1], "passed": passed(results[-1])}), flush=True)
     sys.exit(0 if all(map(passed, results)) else 1)
 

@@ -12,6 +12,8 @@ import pytest
 for _wait in ("connect", "read", "write", "pool"):  # five seconds are few on a busy machine
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _wait, 60.0)
 
+os.environ["COLUMNS"] = "180"  # tests look for words in tables: no word is wrapped
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The soak lasts longest, so it begins first."""

@@ -15,7 +15,7 @@ import whatelse
 pytest.importorskip("sphinx")
 pytest.importorskip("myst_nb")
 DOCS = Path(__file__).parents[1] / "docs"
-pytestmark = pytest.mark.timeout(900)  # the first run on a machine compiles the kernels
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first run on a machine compiles the kernels
 
 
 @pytest.fixture(scope="module")

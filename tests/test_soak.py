@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 MINUTES = float(os.environ.get("WHATELSE_SOAK_MINUTES", "0.6"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 * MINUTES + 900)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_nothing_acknowledged_is_lost_whatever_fails() -> None:

@@ -49,6 +49,7 @@ print(Tagger().fit(cohort()).save({!r}))
 """
 
 
+@pytest.mark.slow
 def test_another_process_at_another_time_learns_the_same_bytes(default: Tagger, tmp_path: Path) -> None:
     default.save(tmp_path / "a")
     changed = {
@@ -282,7 +283,11 @@ def test_votes_are_used_instead_of_the_labels_of_the_cohort() -> None:
 
 def test_rates_beside_votes_or_weights_are_refused_and_not_ignored() -> None:
     train = cohort()
-    rates, votes, weight = NoiseRates.assumed(train.A, train.conditions), [Votes.of_cohort(train)], np.ones(len(train))
+    rates, votes, weight = (
+        NoiseRates.assumed_of(train.A.sum(0), len(train), train.conditions),
+        [Votes.of_cohort(train)],
+        np.ones(len(train)),
+    )
     for given in ({"votes": votes}, {"sample_weight": weight}):
         with pytest.raises(CohortError, match="rates are for learning from anchors alone: leave out votes"):
             Tagger("naive").fit(train, rates=rates, **given)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (DOCS / "tutorial.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_tutorial_as_it_stands(tmp_path: Path) -> None:
     *commands, serve = BLOCKS
@@ -44,8 +45,8 @@ def test_the_tutorial_as_it_stands(tmp_path: Path) -> None:
         said += ran.stdout
     table = (here / "visits.csv").read_bytes()
     assert b";" in table and b"caf\xe9" in table  # semicolons and Latin-1
-    cohort = Cohort.open(here / "cohort")
-    assert len(cohort) == 4000 and {"fever", "hypoxia", "sex:F"} <= set(cohort.vocabulary.names)
+    cohort = Cohort.open(here / "train")
+    assert len(cohort) == 3000 and {"fever", "hypoxia", "sex:F"} <= set(cohort.vocabulary.names)
     assert cohort.Y is None and Tagger.load(here / "model").conditions_ == cohort.conditions
     assert "held-out tag" in said and "never fires" in said
     accuracy = re.search(r"held-out tag\s+│ (\d\.\d+)", said)

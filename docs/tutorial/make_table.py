@@ -60,7 +60,7 @@ ALWAYS = [
 
 def patients() -> list[tuple[str, dict[str, bool], dict[str, str]]]:
     """(id, conditions, cells) of every visit."""
-    rng = random.Random(2024)
+    rng, after = random.Random(2024), random.Random(7)
     out = []
     for number in range(1, VISITS + 1):
         true = {name: rng.random() < spec[0] for name, spec in CONDITIONS.items()}
@@ -92,6 +92,7 @@ def patients() -> list[tuple[str, dict[str, bool], dict[str, str]]]:
             "BP": f"{round(rng.gauss(138, 18) + shifts['sys'])}/{round(rng.gauss(76, 9))}",
             "Bed": f"B{rng.randint(1, 40):02}",
             "Insurer": rng.choice(["Général", "Städtische", "other"]),
+            "Disposition": "admitted" if after.random() < 0.2 + 0.6 * true["hip fracture"] else "home",
         }
         out.append((cells["Visit No"], true, cells))
     return out

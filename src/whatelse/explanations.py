@@ -13,6 +13,8 @@ from whatelse.io.text_table import Printed, TextTable
 SURPRISE, DANGER, SYMPTOM = 0.7, 0.2, 1.0  # of the order that people see (docs/knowledge.md)
 ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.02, 20.0, 3  # what makes a dangerous condition an alert; at most so many
 LIKELY, NEWS = 0.01, 2.0  # what is shown: at least this probability, and this many times the usual
+LIKELY_COMPLAINT = 0.25  # of a symptom, cause or habit that the record does not mention
+COMPLAINTS = ("symptom", "cause", "social")
 SHOWN = 5  # suggestions that a person sees; an alert is not among them
 UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"
 """What is said of a model that was learned without any label."""
@@ -80,11 +82,13 @@ class Suggestions(Printed):
     def likely(self) -> tuple[Tag, ...]:
         """What is worth showing, in order: not stated by the record, at least LIKELY, at least NEWS times the usual.
 
+        A symptom, cause or habit that the record does not mention must be at least LIKELY_COMPLAINT.
         A wider or narrower form of a condition that stands above is left out: see `forms`.
         """
         out: list[Tag] = []
         for tag in self.tags:
-            worth = not tag.stated and tag.probability >= LIKELY and tag.times >= NEWS
+            least = LIKELY_COMPLAINT if tag.kind in COMPLAINTS else LIKELY
+            worth = not tag.stated and tag.probability >= least and tag.times >= NEWS
             if worth and not any(tag.is_form_of(above) for above in out):
                 out.append(tag)
         return tuple(out)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from whatelse.annotators import NoiseRates
+from whatelse.annotators import AnchorSet, NoiseRates
 from whatelse.annotators.label_set import LabelSet
 from whatelse.annotators.votes import Votes, votes_of_belief
 from whatelse.cohort import Cohort, Vocabulary
@@ -26,7 +26,7 @@ from whatelse.explanations import UNCALIBRATED, Explanation, Question, Suggestio
 from whatelse.learning.learners import DEFAULT, RENAMED, Progress, learn
 from whatelse.learning.rates import ASSUMED, GIVEN, rates_of
 from whatelse.learning.shipped import NAMES as SHIPPED_MODELS
-from whatelse.learning.shipped import Profile, load_shipped
+from whatelse.learning.shipped import Profile, ShippedModel, load_shipped, model_for
 from whatelse.model_file import file as modelfile
 from whatelse.model_file.file import ModelFile
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
@@ -79,7 +79,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from a cohort's anchors and from labels or votes, unless `rates` are given.
 
         Without `rates` the noise rates of anchors come from the labels that there are. Without any label typical rates
-        are assumed (`NoiseRates.assumed`), and `assumed_` says so. With `rates` the default learner uses no label.
+        are assumed (`NoiseRates.assumed_of`), and `assumed_` says so. With `rates` the default learner uses no label.
 
         y              nothing, or the cohort's own labels again, as scikit-learn hands them to its scorers
         votes          votes of annotators, used instead of the cohort's own labels (`read_votes`, `Decisions.labels`)
@@ -120,8 +120,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             source = GIVEN
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
         if source == ASSUMED and learned.rates is not None:
-            found = learned.rates
-            rates = NoiseRates(found.prior, found.sensitivity, found.false_positive, cohort.conditions)
+            rates = learned.rates
         self.model_: JointModel = learned.model
         self.vocabulary_: Vocabulary = cohort.vocabulary
         self.rates_: NoiseRates = rates.named(cohort.conditions)
@@ -198,10 +197,10 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- one visit
 
-    def read(self, visit: Visit) -> Reading:
-        """A visit read once, for as many questions as there are."""
+    def read(self, visit: Visit, tolerance: float | None = None) -> Reading:
+        """A visit read once, for as many questions as there are. tolerance: of its answers, if not the tagger's own."""
         self._fitted()
-        return Reading(self, visit)
+        return Reading(self, visit, tolerance or self.tolerance)
 
     def suggest(
         self, visit: Visit, confirmed: Iterable[str] = (), rejected: Iterable[str] = (), present: Iterable[str] = (),
@@ -269,7 +268,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ModelFileError says what is wrong with a file that cannot be used.
         """
         if str(path) in SHIPPED_MODELS and not os.path.exists(path):
-            return cls._shipped(str(path))
+            return cls._shipped(load_shipped(str(path)), str(path))
         file = modelfile.load(path)
         try:
             vocabulary = Vocabulary.from_json(file.vocabulary)
@@ -295,8 +294,15 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tagger
 
     @classmethod
-    def _shipped(cls, name: str) -> Tagger:
-        shipped = load_shipped(name)
+    def from_knowledge(cls, conditions: AnchorSet) -> Tagger:
+        """The shipped knowledge about conditions of one's own, found by name, title, code or phrase; nothing learned.
+
+        Conditions that the knowledge base does not know are left out: `conditions_` has the others, in order.
+        """
+        return cls._shipped(model_for(conditions)[0], "knowledge")
+
+    @classmethod
+    def _shipped(cls, shipped: ShippedModel, name: str) -> Tagger:
         tagger = cls("knowledge")
         tagger.model_, tagger.vocabulary_ = shipped.model, shipped.vocabulary
         tagger.conditions_ = shipped.vocabulary.conditions
@@ -308,7 +314,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         tagger.history_, tagger.converged_, tagger.digest_ = (), True, shipped.digest
         tagger.notes_ = {"noise_rates": GIVEN, "knowledge": name}
-        tagger._profiles, tagger._titles = shipped.profiles, shipped.titles
+        tagger._profiles, tagger._titles, tagger._wider = shipped.profiles, shipped.titles, shipped.wider
         return tagger
 
     # ---- from names to arrays
@@ -390,6 +396,12 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Condition -> title, kind and danger, of conditions that the knowledge base knows; empty for others."""
         profiles: Mapping[str, Profile] = self.__dict__.get("_profiles", {})
         return profiles
+
+    @property
+    def wider_(self) -> Mapping[str, tuple[str, ...]]:
+        """Finding -> the wider findings that it implies, of the shipped model; empty for others."""
+        wider: Mapping[str, tuple[str, ...]] = self.__dict__.get("_wider", {})
+        return wider
 
     def _fitted(self) -> None:
         if not hasattr(self, "model_"):

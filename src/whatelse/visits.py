@@ -7,7 +7,7 @@ and empty is "" or (). What a model makes of the difference is decided in `cohor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -48,6 +48,7 @@ class Visit:
     time: datetime | None = None
     truth: tuple[str, ...] | None = None  # names of the conditions known to be true, where somebody knows
     numbers: tuple[tuple[str, float], ...] | None = None  # measurements by name, sorted; a mapping will do
+    shown: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # for labellers by name, never a finding
 
     def __post_init__(self) -> None:
         # Written out field by field: a visit is made for every row, and this costs a microsecond.

@@ -54,6 +54,14 @@ def test_two_conditions_with_one_anchor_are_refused_by_name() -> None:
         refuse_hopeless(doubts(same))
 
 
+def test_no_visit_with_two_anchors_is_said_unless_a_visit_is_labelled_with_two_conditions() -> None:
+    whole = cohort()
+    apart = whole[whole.A.sum(1) < 2]
+    assert not any("no visit has two anchors" in str(doubt) for doubt in doubts(without_labels(whole)))
+    assert any("no visit has two anchors" in str(doubt) for doubt in doubts(without_labels(apart)))
+    assert not any("no visit has two anchors" in str(doubt) for doubt in doubts(apart))
+
+
 def test_an_anchor_that_never_fires_is_refused_unless_labels_tell() -> None:
     whole = cohort()
     X = whole.X.tolil()

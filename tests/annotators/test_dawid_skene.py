@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from whatelse.annotators.dawid_skene import PRIOR, STRENGTH, estimate_rates
+from whatelse.annotators.dawid_skene import CASES, PRIOR, estimate_rates
 from whatelse.annotators.votes import Votes
 from whatelse.types import Bools
 
@@ -35,9 +35,33 @@ def test_labels_are_the_posterior_and_rates_are_then_counted() -> None:
     program = drawn(truth, 0.8, 0.1, 2, "program")
     (_, found), posterior = estimate_rates([label, program])
     assert np.allclose(posterior, truth)
-    for rate, cases, mean in ((found.sensitivity, truth, 0), (found.false_positive, ~truth, 1)):
-        counted = (program.value & cases).sum() + STRENGTH * PRIOR["program"][mean]
-        assert rate is not None and rate[0] == pytest.approx(counted / (cases.sum() + STRENGTH))
+    (s0, r0), share = PRIOR["program"], (program.value.sum() + 0.5) / 501
+    false_yes, visits = CASES * s0 * (1 - r0) / r0, CASES * s0 / (r0 * share)  # what the prior counts as
+    for rate, cases, yes, of in (
+        (found.sensitivity, truth, CASES * s0, CASES),
+        (found.false_positive, ~truth, false_yes, visits - CASES),
+    ):
+        counted = ((program.value & cases).sum() + yes) / (cases.sum() + of)
+        assert rate is not None and rate[0] == pytest.approx(counted)
+
+
+def test_a_yes_about_a_rare_condition_keeps_its_worth_without_labels() -> None:
+    """One annotator alone cannot tell its rates: they are typical ones, whatever the share of the condition."""
+    truth = np.random.default_rng(5).random((4000, 3)) < [0.3, 0.05, 0.01]
+    share = truth.mean(0)
+    value = np.random.default_rng(6).random(truth.shape) < np.where(truth, 0.85, 0.85 * share * 0.25 / (1 - share))
+    program = Votes("program", value, np.ones_like(truth), kind="program")
+    (found,), posterior = estimate_rates([program])
+    assert found.sensitivity == pytest.approx(np.full(3, 0.8), abs=0.05)
+    assert posterior[value].min() > 0.6  # precision 0.8
+    assert posterior.sum(0) == pytest.approx(truth.sum(0), rel=0.2)
+
+
+def test_yes_where_the_condition_is_not_counts_nothing() -> None:
+    truth = np.random.default_rng(7).random((2000, 1)) < 0.3
+    labels = Votes("labels", truth, np.arange(2000) < 1000)
+    (_, found), _ = estimate_rates([labels, drawn(truth, 0.1, 0.6, 8, "upside down")])
+    assert [odds[0] for odds in found.vote_odds()] == [0, 0]
 
 
 def test_posterior_is_a_fixed_point_of_bayes_rule() -> None:

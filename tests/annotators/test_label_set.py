@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.sparse import csr_matrix
 from tests.support.small_department import cohort
 from whatelse.annotators import NoiseRates
 from whatelse.annotators.label_set import LabelSet
+from whatelse.annotators.votes import Votes
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, InputError
 from whatelse.learning.rates import ASSUMED, LABELS, rates_of
@@ -110,3 +112,26 @@ def test_votes_of_a_program_are_labels_that_may_be_wrong(tmp_path: Path) -> None
     rest = found.probability[800:, fall]
     assert ((rest > 0) & (rest < 1)).all()
     assert np.allclose(found.likelihood()[:800, fall], whole.Y[:800, fall])
+
+
+def test_votes_that_agree_with_anchors_by_chance_count_nothing_unless_labels_check_them() -> None:
+    whole = cohort()
+    assert whole.Y is not None
+    everywhere = np.ones(whole.A.shape, bool)
+    chance = np.random.default_rng(0).random(whole.A.shape) < 0.1
+    coin = Votes("coin", chance, everywhere, kind="program")
+    with pytest.warns(UserWarning, match="'coin' agree with the anchors no more often than by chance"):
+        found = LabelSet.of_votes([coin], whole)
+    assert not found.known.any() and not found.likelihood().any()
+    good = Votes(
+        "program",
+        whole.Y ^ (chance & (np.random.default_rng(1).random(chance.shape) < 0.1)),
+        everywhere,
+        kind="program",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert LabelSet.of_votes([good], whole).known.all()
+        labels = Votes("labels", whole.Y, np.arange(len(whole)) < 500)
+        checked = LabelSet.of_votes([labels, coin], whole)
+    assert checked.known[500:].mean() < 0.2  # labels show that nearly all of its votes say nothing

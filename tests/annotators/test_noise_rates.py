@@ -9,8 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.support import small_department
-from whatelse.annotators.noise_rates import RATES, NoiseRates
-from whatelse.annotators.pooling import effective_counts
+from whatelse.annotators.noise_rates import RATES, NoiseRates, effective_counts
 from whatelse.errors import CohortError, ModelError
 from whatelse.tagger import Tagger
 
@@ -75,7 +74,7 @@ def test_intervals_of_a_small_sample_hold_the_truth_about_as_often_as_they_say()
         rng = np.random.default_rng(seed)
         A, Y = draw(rng, 5000)
         rows = rng.choice(5000, 400, replace=False)
-        limits = NoiseRates.from_sample(A[:, :1], Y[rows, :1], rows, draws=800).intervals
+        limits = NoiseRates.from_sample(A[:, :1], Y[rows, :1], rows).intervals
         for name, truth in zip(held, (PRIOR[0], SENS[0], FALSE[0]), strict=True):
             held[name] += limits[name][0, 0] <= truth <= limits[name][0, 1]
     assert all(0.90 <= count / trials <= 0.995 for count in held.values()), held
@@ -89,7 +88,7 @@ def many(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.where(Y, rng.random((n, 20)) < rng.uniform(0.2, 0.8, 20), rng.random((n, 20)) < noise), Y
 
 
-def test_conditions_that_few_labels_show_borrow_from_the_others() -> None:
+def test_conditions_that_few_labels_show_are_taken_to_be_typical() -> None:
     """Against each condition on its own with half a visit in each cell, which puts floors under rare ones."""
     pooled: list[float] = []
     alone: list[float] = []
@@ -101,7 +100,7 @@ def test_conditions_that_few_labels_show_borrow_from_the_others() -> None:
         fn = ((~a & y).sum(0) + 0.5) / ((~a).sum(0) + 1)
         ppv = ((a & y).sum(0) + 0.5) / (a.sum(0) + 1)
         smoothed = NoiseRates.from_given(anchor_rate=A.mean(0), ppv=ppv, fn=fn)
-        found = NoiseRates.from_sample(A, y, rows, draws=50)
+        found = NoiseRates.from_sample(A, y, rows)
         for rates, errors in ((found, pooled), (smoothed, alone)):
             errors.append(np.abs(np.log(rates.prior / true.prior)).mean())
             assert not rates.uninformative or rates is smoothed
@@ -115,7 +114,7 @@ def test_with_many_labels_every_condition_speaks_for_itself(rng: np.random.Gener
     np.testing.assert_allclose(found.sensitivity, true.sensitivity, rtol=0.1)
 
 
-def test_intervals_hold_the_truth_when_conditions_are_pooled_and_visits_weighted() -> None:
+def test_intervals_hold_the_truth_when_visits_are_weighted() -> None:
     held: dict[str, list[float]] = {name: [] for name in RATES}
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -123,7 +122,7 @@ def test_intervals_hold_the_truth_when_conditions_are_pooled_and_visits_weighted
         true = NoiseRates.from_labels(A, Y)
         chance = 0.005 + 0.05 * (A.any(1) | (Y.any(1) & (rng.random(20_000) < 0.5)))
         rows = np.flatnonzero(rng.random(20_000) < chance)
-        limits = NoiseRates.from_sample(A, Y[rows], rows, weights=1 / chance[rows], draws=500).intervals
+        limits = NoiseRates.from_sample(A, Y[rows], rows, weights=1 / chance[rows]).intervals
         for name in RATES:
             truth = getattr(true, name)
             held[name].append(float(((limits[name][:, 0] <= truth) & (truth <= limits[name][:, 1])).mean()))
@@ -256,6 +255,6 @@ def test_a_condition_that_nobody_labelled_is_taken_to_be_typical() -> None:
     known[:, 0] = Y[:, 0] = True
     found, typical = (
         NoiseRates.from_sample(A[rows], Y, np.arange(2), known=known, fired=(A.sum(0), (~A).sum(0))),
-        NoiseRates.assumed(A),
+        NoiseRates.assumed_of(A.sum(0), len(A)),
     )
     assert (found.prior[1:] < 3 * typical.prior[1:]).all() and (abs(found.ppv[1:] - 0.5) < 0.1).all()

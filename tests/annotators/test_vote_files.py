@@ -124,7 +124,6 @@ def test_votes_of_several_annotators_are_kept_apart(tmp_path: Path) -> None:
     assert a.sensitivity is None and a.known.sum() == 1 and a.value[0, fall]
     assert b.known.sum() == 2 and not b.value[0, fall] and b.value[1, uti]
     assert a.weight[0, fall] == 2 and b.weight[1, uti] == 3
-    assert a.agreement(b).both[fall] == 1 and a.agreement(b).same[fall] == 0
 
 
 def test_votes_without_an_annotator_or_of_too_many_are_refused(tmp_path: Path) -> None:

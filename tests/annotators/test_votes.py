@@ -1,4 +1,4 @@
-"""Votes: shapes, parts, error rates, agreement."""
+"""Votes: shapes, parts, error rates."""
 
 from __future__ import annotations
 
@@ -13,18 +13,6 @@ from whatelse.errors import CohortError
 def random_votes(seed: int, annotator: str = "a", kind: str = "program") -> Votes:
     draw = np.random.default_rng(seed)
     return Votes(annotator, draw.random((40, 3)) < 0.4, draw.random((40, 3)) < 0.6, kind=kind)  # type: ignore[arg-type]
-
-
-def test_agreement_matches_loop_and_ignores_abstentions() -> None:
-    one, two = random_votes(1), random_votes(2)
-    found = one.agreement(two)
-    for i in range(3):
-        rows = [v for v in range(40) if one.known[v, i] and two.known[v, i]]
-        assert found.both[i] == len(rows)
-        assert found.same[i] == sum(one.value[v, i] == two.value[v, i] for v in rows)
-    assert np.allclose(found.share, found.same / found.both)
-    nobody = one.only(np.zeros(40, bool))
-    assert np.isnan(nobody.agreement(two).share).all() and nobody.visits == 0
 
 
 def test_value_is_false_where_the_annotator_abstained() -> None:
@@ -78,11 +66,11 @@ def test_labels_are_certain_and_other_votes_need_rates() -> None:
     assert "person" in KINDS
 
 
-def test_rows_and_only_keep_the_same_votes() -> None:
+def test_rows_keep_the_same_votes() -> None:
     votes = random_votes(5)
     mask = np.arange(40) % 3 == 0
-    part, rest = votes.rows(mask), votes.only(mask)
-    assert np.array_equal(part.known, rest.known[mask]) and not rest.known[~mask].any()
+    part = votes.rows(mask)
+    assert np.array_equal(part.known, votes.known[mask])
     assert np.array_equal(part.value, votes.rows(np.flatnonzero(mask)).value) and len(part) == mask.sum()
 
 

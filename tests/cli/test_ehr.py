@@ -48,7 +48,7 @@ def test_check_says_of_each_connection_whether_it_works(tmp_path: Path, monkeypa
 
 def test_a_report_of_what_would_have_been_shown_and_the_switch(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'decisions.db'}"
-    with service(tmp_path, cds_hooks=True, cds_mode="silent", cds_threshold=0.3) as opened, client(opened) as http:
+    with service(tmp_path, cds_hooks=True, cds_mode="silent", cds_threshold=0.15) as opened, client(opened) as http:
         assert http.post(VIEW, json=call()).json() == {"cards": []}
         assert http.post(VIEW, json=call()).json() == {"cards": []}
     found = json.loads(RUN.invoke(app, ["cards", "report", "--json", "--database", database]).stdout)
@@ -58,7 +58,7 @@ def test_a_report_of_what_would_have_been_shown_and_the_switch(tmp_path: Path) -
     text = RUN.invoke(app, ["cards", "report", "--database", database]).stdout
     assert "100.0 per 100 visits" in text and "fell" not in text
     assert RUN.invoke(app, ["cards", "mode", "off", "--database", database]).exit_code == 0
-    with service(tmp_path, cds_hooks=True, cds_threshold=0.3) as opened, client(opened) as http:
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.15) as opened, client(opened) as http:
         assert http.post(VIEW, json=call()).json() == {"cards": []}
         assert RUN.invoke(app, ["cards", "mode", "reset", "--database", database]).exit_code == 0
         assert _soon(http)
@@ -78,7 +78,7 @@ def test_cards_shown_and_cards_of_a_threshold_are_counted_alike() -> None:
 
 def test_silent_mode_is_compared_with_later_diagnoses(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'decisions.db'}"
-    with service(tmp_path, cds_hooks=True, cds_mode="silent", cds_threshold=0.3) as opened, client(opened) as http:
+    with service(tmp_path, cds_hooks=True, cds_mode="silent", cds_threshold=0.15) as opened, client(opened) as http:
         assert http.post(VIEW, json=call()).json() == {"cards": []}
     resources = visit_resources()
     resources.append({
@@ -90,8 +90,8 @@ def test_silent_mode_is_compared_with_later_diagnoses(tmp_path: Path) -> None:
     bundle = tmp_path / "discharged.json"
     bundle.write_text(json.dumps({"resourceType": "Bundle", "entry": [{"resource": r} for r in resources]}))
     page = tmp_path / "report.html"
-    given = ["--source", "fhir", "--out", str(page), "--database", database, "--threshold", "0.3"]
-    done = RUN.invoke(app, ["cards", "evaluate", str(save_model(tmp_path)), str(bundle), *given])
+    given = ["--source", "fhir", "--out", str(page), "--database", database, "--threshold", "0.15"]
+    done = RUN.invoke(app, ["cards", "report", str(save_model(tmp_path)), str(bundle), *given])
     assert done.exit_code == 0, done.output
     assert "1 visits with a look and coded diagnoses" in done.stdout
     fall = next(line for line in done.stdout.splitlines() if line.startswith("fall"))
@@ -112,7 +112,7 @@ def _soon(http: httpx.Client) -> bool:
 
 def test_omop_cohorts_from_a_model(tmp_path: Path) -> None:
     folder = write_csv(tmp_path / "cdm")
-    given = [str(save_model(tmp_path)), str(folder), "--omop", str(tmp_path / "results"), "--threshold", "0.3"]
+    given = [str(save_model(tmp_path)), str(folder), "--omop", str(tmp_path / "results"), "--threshold", "0.15"]
     for _ in range(2):
         done = RUN.invoke(app, ["tag", *given])
         assert done.exit_code == 0, done.output

@@ -118,10 +118,10 @@ def test_fit_from_decisions(folder: Path, tmp_path: Path) -> None:
     out = run("fit", folder / "bare", "--decisions", database, "--learner", "naive", "--out", tmp_path / "m")
     assert "900 tags of 300 visits were decided on" in out
     assert not Tagger.load(tmp_path / "m").assumed_
-    said = json.loads(run("decisions", "show", "--database", database, "--json", "--high", 1))
+    said = json.loads(run("store", "decisions", "--database", database, "--json", "--high", 1))
     assert said["decisions"] == 900 and said["twice"] == 0 and len(said["looked_at"]) == 3
     assert sum(row["times"] for row in said["pressed"]) <= 300 and said["missed"] == []
-    assert "near the assumed 5%: nobody decided on a tag" in run("decisions", "show", "--database", database)
+    assert "near the assumed 5%: nobody decided on a tag" in run("store", "decisions", "--database", database)
 
 
 def test_evaluate(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_stopped_it_says_what_was_kept_and_goes_on(
 
 def test_demo_runs_and_runs_again(tmp_path: Path) -> None:
     for _ in range(2):
-        out = run("demo", "--out", tmp_path / "demo", "--visits", 1500, "--no-serve")
+        out = run("demo", "--out", tmp_path / "demo", "--visits", 2000, "--no-serve")
         assert "1. simulate" in out and "before learning" in out and "what else?" in out
         assert "whatelse serve --model emergency" in out and (tmp_path / "demo" / "model.safetensors").is_file()
     (tmp_path / "mine").mkdir()

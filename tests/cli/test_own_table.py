@@ -121,7 +121,7 @@ def test_like_reads_as_the_other_was_read(here: Path, tmp_path: Path) -> None:
 def test_anchors_are_hunted_for_in_files_with_a_map(here: Path) -> None:
     run("anchors", "suggest", here / "cohort", "--visits", here / "visits.csv")
     given = ("--condition", "pneumonia", "--phrase", "sputum", "--json")
-    said = json.loads(run("anchors", "preview", here / "cohort", *given))
+    said = json.loads(run("anchors", "suggest", here / "cohort", *given))
     assert said["fires"] > 80 and said["phrase"] == "sputum"
 
 

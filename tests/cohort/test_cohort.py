@@ -6,7 +6,6 @@ import errno
 import json
 import os
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,6 @@ import pytest
 from whatelse.annotators import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort import counting as collecting
-from whatelse.cohort.build import cohort_of, cohort_of_rows
-from whatelse.cohort.counting import Collector, Rows
-from whatelse.cohort.findings import Finder
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError, OutputError
 from whatelse.simulate import simulate
@@ -234,42 +230,6 @@ def test_rows_by_index(cohort: Cohort) -> None:
         assert (cohort.X[list(rows)] != part.X).nnz == 0
     with pytest.raises(IndexError):
         cohort[len(cohort)]
-
-
-@pytest.mark.parametrize("cuts", [(0,), (1,), (150,), (100, 101, 400), (400,)])
-def test_parts_put_together_are_the_whole(cohort: Cohort, cuts: tuple[int, ...]) -> None:
-    everything = list(visits())
-    places = [0, *cuts, len(everything)]
-    parts = [everything[a:b] for a, b in pairwise(places)]
-    finder = Finder(AnchorSet.shipped())
-    whole, first, *rest = [Collector(finder).add_all(part) for part in (everything, *parts)]
-    for part in rest:
-        first.merge(part)
-    assert len(first) == len(whole) and set(first.words) == set(whole.words) and set(first.facts) == set(whole.facts)
-    assert first.bigrams == whole.bigrams and first.left == whole.left
-    _same(cohort_of(first), cohort)
-    looked_up, *more = [Rows(cohort.vocabulary).add_all(part) for part in parts]
-    for part in more:
-        looked_up.merge(part)
-    _same(cohort_of_rows(looked_up), build_cohort(everything, like=cohort))
-
-
-def _same(a: Cohort, b: Cohort) -> None:
-    assert a.vocabulary.to_json() == b.vocabulary.to_json() and a.ids.tolist() == b.ids.tolist()
-    assert (a.X != b.X).nnz == 0
-    np.testing.assert_array_equal(a.known, b.known)
-    np.testing.assert_array_equal(a.Y, b.Y)
-    here, there = a.unobserved(), b.unobserved()
-    assert here is not None and there is not None and (here != there).nnz == 0
-
-
-def test_parts_of_other_conditions_are_not_put_together(cohort: Cohort) -> None:
-    with pytest.raises(CohortError, match="other conditions, assertion rules or lexicons"):
-        Collector(Finder(OWN)).merge(Collector(Finder(AnchorSet.shipped())))
-    with pytest.raises(CohortError, match="other conditions, assertion rules or lexicons"):
-        Collector(Finder(OWN)).merge(Collector(Finder(OWN, "paper")))
-    with pytest.raises(CohortError, match="other conditions"):
-        Rows(cohort.vocabulary).merge(Rows(build_cohort([Visit("1")], OWN).vocabulary))
 
 
 def test_the_same_id_twice_is_refused() -> None:

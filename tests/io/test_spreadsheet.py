@@ -6,8 +6,10 @@ import pytest
 
 from whatelse.io.spreadsheet import escape_formula, unescape_formula
 
+ODD = [" =x", "\x0b=x", "\u200b@x", "＝x", "'=x"]
 
-@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@sum", "\tx", "\rx", "\nx", "-"])
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@sum", "\tx", "\rx", "\nx", "-", *ODD])
 def test_formula_gets_a_quote_and_loses_it_again(text: str) -> None:
     assert escape_formula(text) == "'" + text and unescape_formula(escape_formula(text)) == text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from whatelse.errors import ConditionError, InputError
 from whatelse.knowledge import age_band, load_knowledge
 from whatelse.knowledge.check import problems
 from whatelse.knowledge.entries import read_concept, read_condition
+from whatelse.knowledge.review import review
 
 OWN = """
 concepts:
@@ -108,3 +110,17 @@ def test_entries_read_frequency_words_and_numbers() -> None:
     condition = read_condition("x", entry, "f.yaml")
     assert condition.findings == {"a": 0.5, "b": 0.3} and condition.codes["icd10"] == ("R101",)
     assert read_concept("neck_stiffness", {"kind": "sign"}, "f.yaml").title == "Neck stiffness"
+
+
+def test_review_names_what_is_missing_contradicted_and_strong() -> None:
+    base = load_knowledge()
+    entry = base.conditions["ectopic_pregnancy"]
+    odd = replace(entry, settle="", against={"missed_period": 0.1}, findings={"missed_period": 0.9, "nausea": 0.2})
+    lines = review(base, odd, {"nausea": 0.9}, cases=50)
+    assert any(line.startswith("inconsistent: Missed period") for line in lines)
+    assert any(line == "missing: what would settle it" for line in lines)
+    assert any(line.startswith("records contradict: Nausea in 90% of 50 cases") for line in lines)
+    assert any(line.startswith("strong claim: Missed period in 90% of cases, 180 times") for line in lines)
+    assert not any("records" in line for line in review(base, odd, {"nausea": 0.9}, cases=3))
+    silent = replace(entry, findings={"nausea": 0.9})
+    assert any(line.startswith("must not be missed, and 100% of cases") for line in review(base, silent))

@@ -17,7 +17,6 @@ from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scor
 from whatelse.noisyor.likelihood import sample
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.rates import Rates
 from whatelse.sources import read_visits
 from whatelse.sources.reader import VisitReader
 
@@ -25,7 +24,7 @@ M, N = 5, 45
 COLUMNS = np.arange(40, 45)
 SENSITIVITY = np.array([0.7, 0.5, 0.6, 0.8, 0.4])
 FALSE_POSITIVE = np.array([0.05, 0.02, 0.1, 0.01, 0.03])
-RATES = Rates(np.full(5, 0.1), SENSITIVITY, FALSE_POSITIVE)  # for what needs no prior
+RATES = NoiseRates(np.full(5, 0.1), SENSITIVITY, FALSE_POSITIVE)  # for what needs no prior
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +41,13 @@ def test_naive_and_oracle_have_anchors_edited_and_priors_as_told(
     data: tuple[NoisyOr, sp.csr_matrix, np.ndarray],
 ) -> None:
     truth, X, Y = data
-    naive = naive_labels(X, COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE))
+    naive = naive_labels(X, COLUMNS, NoiseRates(truth.prior, SENSITIVITY, FALSE_POSITIVE))
     best = oracle(X, Y, COLUMNS, RATES)
     np.testing.assert_array_equal(naive.prior, truth.prior)
     np.testing.assert_allclose(best.prior, Y.mean(0), atol=1e-3)
     for model in (naive, best):
         np.testing.assert_allclose(model.fail[:, COLUMNS], truth.fail[:, COLUMNS])
         np.testing.assert_allclose(model.leak[COLUMNS], FALSE_POSITIVE)
-        assert model.frozen[:, COLUMNS].all()
     rest = np.arange(40)
     assert np.abs(best.fail - truth.fail)[:, rest].mean() < 0.03
     # anchors miss conditions and fire without them, so edges look weaker than they are
@@ -58,7 +56,7 @@ def test_naive_and_oracle_have_anchors_edited_and_priors_as_told(
 
 def test_order_of_the_baselines_on_held_out_tags(data: tuple[NoisyOr, sp.csr_matrix, np.ndarray]) -> None:
     truth, X, Y = data
-    rates = (COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE))
+    rates = (COLUMNS, NoiseRates(truth.prior, SENSITIVITY, FALSE_POSITIVE))
     draws = heldout_tag_draws(Y[6000:], draws=2)
     train, test = (X[:6000], Y[:6000]), (X[6000:], Y[6000:], draws)
     scorers = {
@@ -111,7 +109,7 @@ def test_noise_tolerant_probabilities_are_near_the_true_posterior() -> None:
     )
     X, Y = sample(truth, 40_000, rng)
     X = sp.csr_matrix(X)
-    found = noise_tolerant(X, [4], Rates([0.3], [0.5], [0.1]), penalties=(30_000.0, 1.0))
+    found = noise_tolerant(X, [4], NoiseRates([0.3], [0.5], [0.1]), penalties=(30_000.0, 1.0))
     p_on = 1 - (1 - truth.leak) * truth.fail[0] ** np.array([[0], [1]])
     likelihood = np.array([np.where(X[:, :4].toarray(), p[:4], 1 - p[:4]).prod(1) for p in p_on])
     exact = 0.3 * likelihood[1] / (0.7 * likelihood[0] + 0.3 * likelihood[1])
@@ -127,7 +125,7 @@ def test_elkan_noto_against_the_recipe_written_out(data: tuple[NoisyOr, sp.csr_m
     """Regress the anchor on the rest of the visit and divide by the sensitivity; with scikit-learn."""
     truth, X, _ = data
     X = X[:3000]
-    found = elkan_noto(X, COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE), penalties=(10.0,))
+    found = elkan_noto(X, COLUMNS, NoiseRates(truth.prior, SENSITIVITY, FALSE_POSITIVE), penalties=(10.0,))
     rest, A = X.toarray().astype(float), X[:, COLUMNS].toarray()
     rest[:, COLUMNS] = 0.0
     estimated = found.probability(X)
@@ -143,7 +141,7 @@ def test_elkan_noto_finds_the_posterior_where_its_assumptions_hold() -> None:
     """An anchor that is never wrong, and a regression on one finding, which can be exact."""
     truth = edit_anchors(NoisyOr([0.3], [[0.2, 1.0]], [0.1, 0.1]), [1], np.array([0.4]), np.array([0.0]))
     X, _ = sample(truth, 40_000, np.random.default_rng(5))
-    found = elkan_noto(X, [1], Rates([0.3], [0.4], [0.0]), penalties=(0.1,))
+    found = elkan_noto(X, [1], NoiseRates([0.3], [0.4], [0.0]), penalties=(0.1,))
     assert found.ppv[0] == 1
     seen, anchor = (X[:, [j]].toarray().ravel() == 1 for j in (0, 1))
     p_seen = np.array([0.1, 1 - 0.9 * 0.2])  # without and with the condition
@@ -151,21 +149,21 @@ def test_elkan_noto_finds_the_posterior_where_its_assumptions_hold() -> None:
         joint = (p_seen if x else 1 - p_seen) * [0.7, 0.3]
         rows = (seen == x) & ~anchor
         np.testing.assert_allclose(found.probability(X[rows])[:, 0], joint[1] / joint.sum(), atol=0.03)
-    with pytest.raises(ModelError, match="condition 0 fires no more often"):
-        elkan_noto(X[:100], [1], Rates([0.3], [0.1], [0.1]))
+    with pytest.raises(ModelError, match="the anchor of '0' fires no more often"):
+        elkan_noto(X[:100], [1], NoiseRates([0.3], [0.1], [0.1]))
 
 
 def test_anchors_are_not_used_by_the_classifiers(data: tuple[NoisyOr, sp.csr_matrix, np.ndarray]) -> None:
     truth, X, _ = data
-    found = noise_tolerant(X[:1500], COLUMNS, Rates(truth.prior, SENSITIVITY, FALSE_POSITIVE), penalties=(30.0,))
+    found = noise_tolerant(X[:1500], COLUMNS, NoiseRates(truth.prior, SENSITIVITY, FALSE_POSITIVE), penalties=(30.0,))
     assert (found.weight[COLUMNS] == 0).all()
     assert (found.weight[:40] != 0).all()
 
 
 def test_useless_anchor_is_refused(data: tuple[NoisyOr, sp.csr_matrix, np.ndarray]) -> None:
     truth, X, _ = data
-    with pytest.raises(ModelError, match="condition 2 fires no more often"):
-        noise_tolerant(X[:100], COLUMNS, Rates(truth.prior, np.array([0.5, 0.5, 0.1, 0.5, 0.5]), np.full(5, 0.1)))
+    with pytest.raises(ModelError, match="the anchor of '2' fires no more often"):
+        noise_tolerant(X[:100], COLUMNS, NoiseRates(truth.prior, np.array([0.5, 0.5, 0.1, 0.5, 0.5]), np.full(5, 0.1)))
 
 
 @pytest.mark.data
@@ -181,7 +179,7 @@ def test_naive_and_oracle_come_out_on_real_visits_as_first_measured(data_folder:
     test = build_cohort(visits(2018), like=train)
     assert train.Y is not None and test.Y is not None
     rates = NoiseRates.from_labels(train.A, train.Y)
-    told = Rates(rates.prior, rates.sensitivity, rates.false_positive)
+    told = NoiseRates(rates.prior, rates.sensitivity, rates.false_positive)
     draws = heldout_tag_draws(test.Y, draws=3)
     assert len(draws.rows) == 1177
     for model, figures in (

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from whatelse.learning.objective import Labels, Objective, Parameters, Strengths
-from whatelse.learning.prior import Prior
+from whatelse.learning.prior import NAME, Prior
 from whatelse.noisyor.blocks import as_blocks
 
 M, N, V, L = 3, 8, 40, 12
@@ -21,12 +21,15 @@ def objective() -> Objective:
     rng = np.random.default_rng(3)
     X = sp.csr_matrix((rng.random((V, N)) < 0.4).astype(np.uint8))
     columns = np.arange(N - M, N)
-    weight = np.where(rng.random((M, N)) < 0.5, rng.normal(size=(M, N)), 0.0)
-    weight[:, columns] = 0.0
+    weight = np.where(rng.random((3, M, N)) < 0.5, rng.normal(size=(3, M, N)), 0.0)
+    weight[:, :, columns] = 0.0
     pairs = np.triu(rng.normal(size=(M, M)), 1)
-    prior = Prior(weight, weight != 0, pairs + pairs.T, np.full(M, 0.1), ((),) * M)
+    prior = Prior(weight, pairs + pairs.T, np.full(M, 0.1), ((),) * M, np.full(M, NAME))
     rates = np.array([[0.6, 0.7, 0.5], [0.1, 0.05, 0.2]])
-    start = Parameters(logit(np.full(M, 0.2)), 0.4, np.zeros(M), 0.6, logit(rates), np.zeros((M, M)), np.zeros((M, N)))
+    start = Parameters(
+        logit(np.full(M, 0.2)), np.array([0.4, 0.6, 0.2]), np.zeros(M), 0.6, -0.3, logit(rates), np.zeros((M, M)),
+        np.zeros((M, N)),
+    )  # fmt: skip
     belief = rng.choice([0.0, 1.0, 0.3, 0.9], (L, M))
     known = rng.random((L, M)) < 0.8
     labels = Labels(sp.csr_matrix(X[:L], dtype=float), belief, known * rng.uniform(0.5, 2, (L, M)), belief * known)
@@ -97,3 +100,25 @@ def test_information_is_the_expected_curvature_of_the_labels(objective: Objectiv
     for v, i, j in itertools.product(range(L), range(M), range(N)):
         slow[i, j] += labels.weight[v, i] * chance[v, i] * (1 - chance[v, i]) * X[v, j] * (1 - objective.centre[j]) ** 2
     assert np.allclose(objective.information(p), slow)
+
+
+def test_information_of_labels_matches_differences_of_the_gradient(objective: Objective) -> None:
+    """With certain labels the curvature does not depend on the labels: it is the expected information."""
+    labels = objective.labels
+    assert labels is not None
+    objective = objective.with_labels(labels._replace(belief=np.round(labels.belief)))
+    objective.omega = np.zeros(M)
+    theta, step = theta_of(objective), 1e-5
+    bias, scale, pairs = objective.label_information(objective.unpack(theta))
+
+    def curvature(k: int) -> float:
+        shift = np.zeros(objective.size)
+        shift[k] = step
+        return float((objective(theta + shift)[1][k] - objective(theta - shift)[1][k]) / (2 * step)) - 1.0
+
+    first_pair = 4 * M + 5
+    for i in range(M):
+        assert curvature(i) / objective.sd.bias**2 == pytest.approx(bias[i], rel=1e-4)
+        assert curvature(M + 3 + i) / objective.sd.own_scale**2 == pytest.approx(scale[i], rel=1e-4)
+    for k, (i, j) in enumerate(zip(*objective.upper, strict=True)):
+        assert curvature(first_pair + k) / objective.sd.pair**2 == pytest.approx(pairs[i, j], rel=1e-4)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from whatelse.cli import app
 from whatelse.explanations import ALERT_PROBABILITY, ALERT_TIMES, Suggestions
 from whatelse.knowledge import load_knowledge
-from whatelse.knowledge.matching import match, merged, plain
+from whatelse.knowledge.entries import plain
+from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import compile_knowledge
 from whatelse.learning.shipped import load_shipped, the_23
 from whatelse.tagger import Tagger
@@ -145,8 +149,9 @@ def test_the_23_conditions_are_all_matched() -> None:
     base = load_knowledge()
     paper = the_23(base)
     assert len(paper.conditions) == 23 and all(c.findings for c in paper.conditions.values())
-    assert set(match(base, "asthma-copd", (), {"icd10": ["J45", "J44", "J43", "J42", "J41"]})) >= {"asthma", "copd"}
-    assert match(base, "forearm or wrist fracture") == ("forearm_fracture", "wrist_fracture")
+    codes = {"icd10": ["J45", "J44", "J43", "J42", "J41"]}
+    assert set(stands_for(base, "asthma-copd", (), codes)) >= {"asthma", "copd"}
+    assert stands_for(base, "forearm or wrist fracture") == ("forearm_fracture", "wrist_fracture")
     both = merged(base, "both", "Both", ["asthma", "copd"])
     assert both.share == pytest.approx(base.conditions["asthma"].share + base.conditions["copd"].share)
 
@@ -158,3 +163,68 @@ def test_narrow_findings_count_given_the_wider_one() -> None:
     assert net.rates[child] < net.rates[parent] and net.parent[child] >= 0
     p = base.conditions["appendicitis"].findings
     assert 1 - net.fail[0, child] > p["rlq_pain"] > 0.3
+
+
+def test_questions_are_findings_of_entries_that_are_shown_or_dangerous(tagger: Tagger) -> None:
+    notes = ["25F RLQ pain since yesterday, nausea, LMP 7 weeks ago, spotting", "34F pleuritic chest pain, dyspnea"]
+    base = load_knowledge()
+    for note in notes:
+        reading = tagger.read(Visit("v", age=25, sex="F", triage_note=note))
+        found = reading.suggest()
+        shown = {tag.condition for tag in (*found.likely[:5], *found.must_not_miss)}
+        shown |= {form.condition for tag in found.likely[:5] for form in found.forms(tag)}
+        questions = reading.ask()
+        assert len(questions) >= 3
+        for q in questions:
+            entry = base.conditions[q.about]
+            assert q.finding in {*entry.findings, *entry.proof, *entry.risk} and q.if_yes > q.if_no
+            assert q.about in shown or entry.danger == 3
+
+
+def test_a_yes_implies_the_wider_findings(tagger: Tagger) -> None:
+    reading = tagger.read(Visit("v", age=30, sex="F", triage_note="nausea"))
+    here, _ = reading.with_answers(Known(present=("rlq_pain",)))
+    names = {tagger.vocabulary_.names[j] for j in here.tolist()}
+    assert {"rlq_pain", "lower_abdominal_pain", "abdominal_pain", "nausea"} <= names
+
+
+def test_an_object_in_the_story_is_no_injury(tagger: Tagger) -> None:
+    found = tagger.read(Visit("v", age=2, sex="M", triage_note="pulled hot coffee off table, burn to chest")).suggest()
+    assert found.likely[0].condition == "scald_burn"
+    other = {tag.condition: tag.probability for tag in found.tags}
+    assert max(other[name] for name in ("facial_laceration", "scalp_laceration", "head_injury")) < 0.1
+
+
+def test_conditions_of_ones_own_are_found_by_name_and_concept() -> None:
+    base = load_knowledge()
+    assert stands_for(base, "scalp wound or contusion") == ("scalp_laceration", "scalp_contusion")
+    assert stands_for(base, "chills") == ("chills",) and stands_for(base, "hiv history") == ("hiv",)
+    assert stands_for(base, "x", title="Fracture of skull or face")[:2] == ("skull_fracture", "facial_fracture")
+    assert stands_for(base, "no such thing") == ()
+    chills = merged(base, "shivers", "Shivers", ["chills"])
+    assert chills.findings["fever"] > 0.3 and chills.share == base.concepts["chills"].rate
+    wound = merged(base, "w", "W", ["scalp_laceration", "scalp_contusion"])
+    assert "scalp_contusion" in wound.findings and "scalp_pain" in wound.findings
+
+
+def test_a_cohort_of_ones_own_conditions_is_built_and_evaluated(tmp_path: Path) -> None:
+    conditions = """conditions:
+  - {name: chills, title: Chills, anchors: {notes: [chills]}}
+  - {name: head or face fracture, title: Fracture of skull or face, anchors: {notes: [nose]}}
+  - {name: pyrexia, title: Fever, anchors: {notes: [febrile]}}
+  - {name: drugs, title: Drugs involved, anchors: {notes: [marijuana, cocaine]}}
+  - {name: moon sickness, title: Moon sickness, anchors: {notes: [moon]}}
+"""
+    (tmp_path / "own.yaml").write_text(conditions)
+    notes = [("fever and chills", ["chills", "pyrexia"]), ("struck in face, nose deformed, used cocaine", ["drugs"])]
+    rows = [{"id": f"v{k}", "triage_note": notes[k % 2][0], "truth": notes[k % 2][1]} for k in range(12)]
+    (tmp_path / "visits.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    out = str(tmp_path / "cohort")
+    built = CliRunner().invoke(app, ["build", str(tmp_path / "visits.jsonl"), "--vocabulary-from", "emergency",
+                                     "--conditions", str(tmp_path / "own.yaml"), "--out", out])  # fmt: skip
+    assert built.exit_code == 0 and "moon sickness" in built.output
+    measured = CliRunner().invoke(app, ["evaluate", "emergency", out, "--json"])
+    assert measured.exit_code == 0, measured.output
+    answer = json.loads(measured.output)
+    assert answer["conditions"] == ["chills", "head or face fracture", "pyrexia", "drugs"]
+    assert answer["heldout_tag"]["accuracy"] == 1.0

@@ -83,6 +83,7 @@ def test_verdicts() -> None:
     assert judge([_row(loss, -0.02, -0.01), _row("reliability: calibration error", 0.01, 0.02)])[0] == "worse"
     assert judge([_row(loss, 0.001, 0.02)])[0] == "worse"
     assert judge([_row(rank, -0.03, -0.01, True)])[0] == "worse"
+    assert judge([_row(loss, 0.0002, 0.0014)])[0] == "not worse"  # it shows, but it is less than 1% of the log loss
     assert judge([_row(loss, -0.002, 0.004), _row(rank, -0.01, 0.03, True)])[0] == "not worse"
     verdict, why = judge([_row(loss, -0.02, 0.01), _row(rank, -0.01, 0.03, True)])
     assert verdict == "not known" and "some 600 more" in why  # twice the margin: four times the visits

@@ -74,7 +74,7 @@ def test_labels_of_chosen_visits_say_more_than_labels_at_random(rng: np.random.G
         found = label_next(A, probability, 300, seed=seed)
         at_random = np.random.default_rng(seed).choice(len(A), 300, replace=False)
         for name, rows, weights in (("random", at_random, None), ("chosen", found.rows, found.weights)):
-            rates = NoiseRates.from_sample(A, Y[rows], rows, weights=weights, draws=50)
+            rates = NoiseRates.from_sample(A, Y[rows], rows, weights=weights)
             wrong = np.abs(logit(rates.ppv) - logit(true.ppv)) + np.abs(logit(rates.fn) - logit(true.fn))
             error[name].append(float(wrong.mean()))
     mean = {name: float(np.mean(values)) for name, values in error.items()}
@@ -87,8 +87,7 @@ def test_weights_undo_the_choice(rng: np.random.Generator) -> None:
     true = NoiseRates.from_labels(A, Y)
     found = label_next(A, probability, 4000)
     weighted, alike = (
-        NoiseRates.from_sample(A, Y[found.rows], found.rows, weights=weights, draws=50)
-        for weights in (found.weights, None)
+        NoiseRates.from_sample(A, Y[found.rows], found.rows, weights=weights) for weights in (found.weights, None)
     )
     assert abs((logit(weighted.fn) - logit(true.fn)).mean()) < 0.1
     assert (logit(alike.fn) - logit(true.fn)).mean() > 0.25

@@ -44,7 +44,6 @@ def small(**changes: Any) -> ModelFile:
             prior=[0.125, 0.25],
             fail=[[0.5, 1.0, 0.75], [1.0, 0.25, 1.0]],
             leak=[0.0625, 0.03125, 0.5],
-            frozen=np.arange(9).reshape(3, 3) % 2 == 0,
             weight=[1.0, 1.0, 0.5],
             coupling=[[0.0, -0.5], [-0.5, 0.0]],
         ),

@@ -1,4 +1,4 @@
-"""`whatelse show MODEL` and what it is made of: rates and their origin, excuses, couplings, findings that say most."""
+"""`whatelse show MODEL` and what it is made of: rates and their origin, couplings, findings that say most."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from tests.support.small_department import cohort
 from whatelse.cli import app
 from whatelse.cohort import Cohort
-from whatelse.model_file.file import load, save
-from whatelse.model_file.summary import brings, portrait
+from whatelse.model_file.file import load
+from whatelse.model_file.summary import brings, model_summary
 from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
@@ -71,25 +71,7 @@ def test_a_model_shows_what_it_was_learned_from(model: Path) -> None:
     assert len(said["couplings"]) == (np.triu(np.abs(coupling), 1) >= 0.05).sum() > 0
     text = run("show", model)
     assert "learned from 2,500 visits" in text and "counted in labelled visits" in text and "go together" in text
-    assert uti["findings"][0]["finding"] in text and "excuses" not in text
-
-
-def test_excuses_are_shown_wherever_they_are_written(model: Path, tmp_path: Path) -> None:
-    file = load(model)
-    excuse = np.zeros(file.model.evidence.excuse.shape, bool)
-    excuse[2, 5] = True
-    used = {"condition": file.conditions[2], "finding": file.findings[5]}
-    said = {"condition": file.conditions[3], "finding": "[bold]odd[/bold]"}
-    evidence = replace(file.model.evidence, excuse=excuse)
-    other = replace(
-        file, model=JointModel(file.model.noisyor, evidence), learned=file.learned | {"excuses": [used, said]}
-    )
-    assert portrait(other)["excuses"] == [used, said]
-    noted = replace(file, learned={"notes": {"excuses": {said["condition"]: [said["finding"]]}}})
-    assert portrait(noted)["excuses"] == [said]
-    save(tmp_path / "other", other)
-    text = run("show", tmp_path / "other")
-    assert "counts as a mere mention beside" in text and file.findings[5] in text and "[bold]odd[/bold]" in text
+    assert uti["findings"][0]["finding"] in text
 
 
 def test_rates_that_were_assumed_say_so(tmp_path: Path) -> None:
@@ -109,17 +91,9 @@ def test_an_old_model_shows_what_it_has() -> None:
 def test_a_strange_file_is_shown_all_the_same(model: Path) -> None:
     """Whatever JSON stands where people would look."""
     file = load(model)
-    for odd in (
-        None,
-        3,
-        [],
-        "x",
-        {"data": 3, "excuses": 7},
-        {"excuses": [3, {}]},
-        {"data": {"visits": "many"}, "noise_rates": "\x1b[2J"},
-    ):
+    for odd in (None, 3, [], "x", {"data": 3}, {"data": {"visits": "many"}, "noise_rates": "\x1b[2J"}):
         strange = replace(file, learned={"notes": odd, "learner": odd}, vocabulary={"source": odd, "counts": odd})
-        said = portrait(strange)
+        said = model_summary(strange)
         assert said["rates_from"] is None and len(said["conditions"]) == 23
         json.dumps(said, allow_nan=False)
 

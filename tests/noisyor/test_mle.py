@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from whatelse.errors import ModelError
-from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states, mle_model
+from whatelse.noisyor import mle
+from whatelse.noisyor.mle import StateCounts, edit_anchors, fit_states, model_of_counts
 from whatelse.noisyor.params import NoisyOr
 
 
@@ -49,40 +50,39 @@ def test_parts_merge_into_the_whole(m: int) -> None:
     np.testing.assert_array_equal(whole.present, merged.present)
 
 
-@pytest.mark.parametrize(("visits", "l1"), [(40, 0.0), (400, 0.0), (400, 3.0)])
-def test_maximum_is_that_of_a_general_optimiser(visits: int, l1: float) -> None:
+@pytest.mark.parametrize("visits", [40, 400])
+def test_maximum_is_that_of_a_general_optimiser(visits: int) -> None:
     X, Y, _ = draw(np.random.default_rng(visits), visits)
     counts = StateCounts.of(X, Y)
-    fit = fit_states(counts, l1=l1, tol=1e-9)
-    assert fit.converged.all()
+    theta = fit_states(counts)
     for j in range(X.shape[1]):
 
         def loss(theta: np.ndarray, j: int = j) -> float:
-            return negative_log_likelihood(theta, counts, j) + l1 * theta[:-1].sum()
+            return negative_log_likelihood(theta, counts, j)
 
         bounds = [(0, 40)] * 4 + [(1e-7, 40)]
         slow = minimize(loss, np.full(5, 0.1), method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14, "gtol": 1e-8})
-        assert loss(fit.theta[:, j]) <= slow.fun + 1e-6
-        np.testing.assert_allclose(loss(fit.theta[:, j]), slow.fun, rtol=1e-6)
+        assert loss(theta[:, j]) <= slow.fun + 1e-6
+        np.testing.assert_allclose(loss(theta[:, j]), slow.fun, rtol=1e-6)
 
 
 def test_optimality_conditions_hold() -> None:
     """Zero gradient inside, non-negative gradient on the boundary: sum_g y_gi (N_g - C_g / p_g)."""
     X, Y, _ = draw(np.random.default_rng(3), 500, m=6, n=30)
     counts = StateCounts.of(X, Y)
-    fit = fit_states(counts, tol=1e-9)
+    theta = fit_states(counts)
     on = np.hstack([counts.states, np.ones((len(counts.states), 1))])
-    p = -np.expm1(-(on @ fit.theta))
+    p = -np.expm1(-(on @ theta))
     gradient = on.T @ (counts.visits[:, None] - counts.present / p)
-    inside = fit.theta > np.array([0] * 6 + [1e-6])[:, None]
-    np.testing.assert_allclose(gradient[inside], 0, atol=1e-5)
-    assert (gradient[~inside] > -1e-5).all()
+    inside = theta > np.array([0] * 6 + [1e-6])[:, None]
+    np.testing.assert_allclose(gradient[inside], 0, atol=1e-3)  # of 500 visits
+    assert (gradient[~inside] > -1e-3).all()
     assert (~inside).any()
 
 
 def test_parameters_are_recovered() -> None:
     X, Y, truth = draw(np.random.default_rng(4), 200_000)
-    model = mle_model(X, Y)
+    model = model_of_counts(StateCounts.of(X, Y))
     np.testing.assert_allclose(model.fail, truth.fail, atol=0.02)
     np.testing.assert_allclose(model.leak, truth.leak, atol=0.01)
     np.testing.assert_allclose(model.prior, truth.prior, atol=0.005)
@@ -92,31 +92,7 @@ def test_repeating_every_visit_changes_nothing() -> None:
     X, Y, _ = draw(np.random.default_rng(5), 300)
     counts = StateCounts.of(X, Y)
     half = StateCounts(counts.states, counts.visits / 2, counts.present / 2)
-    np.testing.assert_allclose(np.exp(-fit_states(counts).theta), np.exp(-fit_states(half).theta), atol=1e-5)
-
-
-def test_frozen_entries_stay_and_the_rest_is_optimal_given_them() -> None:
-    X, Y, _ = draw(np.random.default_rng(6), 300)
-    counts = StateCounts.of(X, Y)
-    start = np.full((5, 9), 0.3)
-    frozen = np.zeros((5, 9), bool)
-    frozen[1], frozen[4, :4] = True, True
-    fit = fit_states(counts, start=start, frozen=frozen)
-    assert (fit.theta[frozen] == 0.3).all()
-    assert fit.converged.all()
-    free = fit_states(counts)
-    for j in range(9):
-        best, bound = (negative_log_likelihood(f.theta[:, j], counts, j) for f in (fit, free))
-        assert bound <= best <= negative_log_likelihood(start[:, j], counts, j)
-
-
-def test_a_better_start_needs_fewer_iterations_and_gives_the_same() -> None:
-    X, Y, _ = draw(np.random.default_rng(7), 400)
-    counts = StateCounts.of(X, Y)
-    cold = fit_states(counts)
-    warm = fit_states(counts, start=cold.theta)
-    assert warm.iterations.sum() == 0
-    np.testing.assert_array_equal(warm.theta, cold.theta)
+    np.testing.assert_allclose(np.exp(-fit_states(counts)), np.exp(-fit_states(half)), atol=1e-5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])
@@ -124,7 +100,7 @@ def test_findings_never_seen_and_always_seen_stay_possible(smoothing: float) -> 
     X, Y, _ = draw(np.random.default_rng(8), 100)
     dense = X.toarray()
     dense[:, 0], dense[:, 1], dense[:, 2] = 0, 1, Y[:, 0]
-    model = mle_model(sp.csr_matrix(dense), Y, smoothing=smoothing)
+    model = model_of_counts(StateCounts.of(sp.csr_matrix(dense), Y), smoothing=smoothing)
     assert (model.leak > 0).all()
     assert model.leak[0] < 0.02 and (model.fail[:, 0] > 0.98).all()
     assert model.leak[1] > 0.9
@@ -134,14 +110,15 @@ def test_findings_never_seen_and_always_seen_stay_possible(smoothing: float) -> 
 def test_smoothing_pulls_rare_conditions_toward_no_edge() -> None:
     X = sp.csr_matrix(np.array([[1], [0], [0], [0]], np.uint8))
     Y = np.array([[1], [0], [0], [0]], bool)
-    fails = [mle_model(X, Y, smoothing=s).fail[0, 0] for s in (0, 0.1, 1, 10)]
+    fails = [model_of_counts(StateCounts.of(X, Y), smoothing=s).fail[0, 0] for s in (0, 0.1, 1, 10)]
     assert fails[0] < 1e-5 and sorted(fails) == fails and fails[-1] > 0.7
 
 
-def test_iterations_running_out_is_said() -> None:
+def test_steps_running_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y, _ = draw(np.random.default_rng(9), 200)
-    with pytest.warns(RuntimeWarning, match="did not reach tolerance"):
-        assert not fit_states(StateCounts.of(X, Y), max_iter=1).converged.all()
+    monkeypatch.setattr(mle, "STEPS", 1)
+    with pytest.warns(RuntimeWarning, match="had not converged after 1 steps"):
+        fit_states(StateCounts.of(X, Y))
 
 
 def test_edited_anchors_have_their_noise_rates_and_one_parent() -> None:
@@ -152,10 +129,8 @@ def test_edited_anchors_have_their_noise_rates_and_one_parent() -> None:
     for i, column in enumerate(columns):
         on = 1 - (1 - edited.leak[column]) * edited.fail[:, column]
         np.testing.assert_allclose(on, np.where(np.arange(3) == i, sensitivity[i], false_positive[i]))
-        assert edited.frozen[:, column].all()
     rest = np.setdiff1d(np.arange(7), columns)
     np.testing.assert_array_equal(edited.fail[:, rest], model.fail[:, rest])
-    assert not edited.frozen[:, rest].any()
 
 
 def test_what_is_refused() -> None:
@@ -164,7 +139,5 @@ def test_what_is_refused() -> None:
         StateCounts.of(X, Y[:-1])
     with pytest.raises(ModelError, match="cannot be merged"):
         StateCounts.of(X, Y).merge(StateCounts.of(X[:, 1:], Y))
-    with pytest.raises(ModelError, match="need a start"):
-        fit_states(StateCounts.of(X, Y), frozen=np.zeros((5, 9), bool))
     with pytest.raises(ModelError, match="condition 1 fires more often without it"):
         edit_anchors(model, range(4), np.array([0.9, 0.1, 0.9, 0.9]), np.full(4, 0.2))

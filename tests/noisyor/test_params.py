@@ -35,8 +35,6 @@ def test_shapes_must_agree() -> None:
         NoisyOr(**{**small(), "leak": np.zeros(2)})
     with pytest.raises(ModelError, match="prior has 3 conditions but fail has 2 rows"):
         NoisyOr(**{**small(), "prior": np.full(3, 0.1)})
-    with pytest.raises(ModelError, match="frozen has shape"):
-        NoisyOr(**small(), frozen=np.zeros((2, 3), bool))
     with pytest.raises(ModelError, match="symmetric"):
         NoisyOr(**small(), coupling=np.array([[0.0, 1.0], [0.0, 0.0]]))
 
@@ -49,4 +47,4 @@ def test_the_model_cannot_be_changed_from_outside() -> None:
     with pytest.raises(ValueError):
         model.fail[0, 0] = 0.9
     assert (model.m, model.n) == (2, 3)
-    assert not model.frozen.any() and (model.weight == 1).all() and not model.coupling.any()
+    assert (model.weight == 1).all() and not model.coupling.any()

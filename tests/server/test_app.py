@@ -495,7 +495,7 @@ def test_tokens_and_labels_from_the_command_line(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'd.db'}")
     store.close()
     for name in ("labels.csv", "labels.parquet"):
-        done = run(command_line, ["decisions", "export", "--out", str(tmp_path / name), *database])
+        done = run(command_line, ["store", "decisions", "--out", str(tmp_path / name), *database])
         assert done.exit_code == 0 and "wrote 0 labels" in done.stdout
-    assert run(command_line, ["decisions", "export", "--out", str(tmp_path / "x.xml"), *database]).exit_code == 2
+    assert run(command_line, ["store", "decisions", "--out", str(tmp_path / "x.xml"), *database]).exit_code == 2
     assert "rate_limit" in run(command_line, ["serve", "--settings"]).stdout

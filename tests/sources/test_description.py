@@ -231,20 +231,6 @@ def test_bands_are_learned_kept_and_found_again(tmp_path: Path, rng: np.random.G
         build_cohort(visits, ANCHORS, bands=1)
 
 
-def test_bands_of_parts_put_together(rng: np.random.Generator) -> None:
-    from whatelse.cohort.build import cohort_of
-    from whatelse.cohort.counting import Collector
-    from whatelse.cohort.findings import Finder
-
-    visits = [Visit(str(i), numbers={"a": float(rng.normal()), "b": float(i % 7)}) for i in range(200)]
-    whole = build_cohort(visits, ANCHORS, lexicon="none")
-    first, second = (Collector(Finder(ANCHORS)).add_all(part) for part in (visits[:77], visits[77:]))
-    first.merge(second)
-    merged = cohort_of(first)
-    assert (merged.X != whole.X).nnz == 0 and merged.vocabulary.to_json() == whole.vocabulary.to_json()
-    assert len(whole.vocabulary.names) == 2 + 10
-
-
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_numbers_are_written_and_read_back(tmp_path: Path, suffix: str) -> None:
     visits = [Visit("1", numbers={"pulse": 88.5, "age": 3}), Visit("2", numbers={}), Visit("3")]

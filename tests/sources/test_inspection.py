@@ -88,6 +88,36 @@ def test_a_table_without_an_id_or_with_odd_codes_of_sex(tmp_path: Path) -> None:
     assert len(list(read_visits(tmp_path / "t.csv", columns=yaml.safe_load(look.to_yaml())))) == 60
 
 
+def test_letters_for_sex_columns_about_no_health_and_a_first_column_of_ids(tmp_path: Path) -> None:
+    head = "Dossier;Eintritt;sexe;Alter;Temp;Krankenkasse;Bett;T"
+    rows = [
+        f"{7000 + i};{1 + i % 28:02}.03.2024 11:30;{'FH'[i % 2]};{i % 90};"
+        f"{'n.b.' if i % 9 == 0 else '36,8'};K{i % 5};B{i % 30};{36 + i % 5}"
+        for i in range(200)
+    ]
+    (tmp_path / "t.csv").write_bytes("\r\n".join([head, *rows]).encode("latin-1"))
+    found = inspect_file(tmp_path / "t.csv")
+    made = found.to_map()
+    assert made["id"] == "Dossier" and made["time"]["column"] == "Eintritt" and made["missing"] == ["n.b."]
+    assert made["sex"] == {"column": "sexe", "values": {"F": "F", "H": "M"}}
+    assert "numbers" in made and "T" in made["numbers"]
+    assert {g.name for g in found.columns if "health" in g.why} == {"Krankenkasse", "Bett"}
+    reader = read_visits(tmp_path / "t.csv", columns=made)
+    assert [visit.sex for visit in reader][:2] == ["F", "M"] and reader.notes == []
+    spanish = "id,sexo,edad\n" + "\n".join(f"{i},{'HM'[i % 2]},{i}" for i in range(60))
+    (tmp_path / "s.csv").write_text(spanish, encoding="utf-8")
+    assert inspect_file(tmp_path / "s.csv").to_map()["sex"]["values"] == {"H": "M", "M": "F"}
+
+
+def test_rows_that_cannot_be_decoded_are_said_and_the_next_command_skips_them(tmp_path: Path) -> None:
+    rows = [f"{i};{i % 90};Patient klagt \xfcber Schmerzen seit {i} Tagen".encode("latin-1") for i in range(200)]
+    rows[50] = rows[50].replace(b"Tagen", b"T\x81gen")
+    (tmp_path / "t.csv").write_bytes(b"\r\n".join([b"Fall_Nr;Alter;Notiz", *rows]))
+    run, out = CliRunner(), tmp_path / "map.yaml"
+    looked = run.invoke(app, ["inspect", str(tmp_path / "t.csv"), "--out", str(out)])
+    assert looked.exit_code == 0 and "1 rows cannot be read" in looked.output and "--on-error skip" in looked.output
+
+
 def _triage_table(path: Path, rng: np.random.Generator, count: int = 400) -> Path:
     """In the shape of a public triage file: Latin-5, decimal commas, errors of a spreadsheet, columns that leak."""
     head = (
@@ -119,7 +149,7 @@ def test_columns_known_only_after_the_visit_are_left_out(tmp_path: Path, rng: np
         "Diagnosis in ED", "Disposition", "KTAS_expert", "Error_group", "Length of stay_min", "KTAS duration_min",
     }  # fmt: skip
     assert not any(guess.field for guess in found.columns if guess.name in after)
-    assert "# known only after the visit:\n#   Diagnosis in ED\n" in found.to_yaml()
+    assert "# known only after the visit:\n# shown: [Diagnosis in ED, Disposition, " in found.to_yaml()
 
 
 def test_a_file_in_another_code_page_is_inspected_and_read_unedited(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whatelse.annotators.record_text import record_cells
+from whatelse.cohort.build import build_cohort
 from whatelse.errors import InputError
 from whatelse.sources import read_visits, write_visits
 from whatelse.sources.convert import make_code
@@ -254,3 +256,22 @@ def test_write_refuses_other_formats_and_missing_folders(tmp_path: Path) -> None
         write_visits([], tmp_path / "visits.csv")
     with pytest.raises(InputError, match="folder does not exist"):
         write_visits([], tmp_path / "none" / "visits.jsonl")
+
+
+def test_columns_shown_to_labellers_and_vital_signs_of_rules_are_never_findings(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "id,triage_note,disposition,temp\nA,cough,admitted,38.5\nB,fever,,36.5\n", encoding="utf-8"
+    )
+    columns = {"shown": ["disposition"], "numbers": {"temp": [">= 38 -> vital:fever"]}}
+    first, second = read_visits(tmp_path / "t.csv", columns=columns)
+    assert first.shown == (("disposition", "admitted"), ("temp", "38.5")) and second.shown == (("temp", "36.5"),)
+    assert record_cells(first)["also shown"] == "disposition admitted; temp 38.5"
+    found = build_cohort([first, second], max_share=1).vocabulary.names
+    assert "vital:fever" in found and not any("admitted" in name or "disposition" in name for name in found)
+    (tmp_path / "new.jsonl").write_text('{"id": "C", "triage_note": "cough", "temp": 37}\n', encoding="utf-8")
+    (new,) = read_visits(tmp_path / "new.jsonl", columns=columns)  # a file of new visits may lack shown columns
+    assert new.shown == (("temp", "37"),)
+    (tmp_path / "new.csv").write_text("id,triage_note,temp\nC,cough,37\n", encoding="utf-8")
+    assert [visit.shown for visit in read_visits(tmp_path / "new.csv", columns=columns)] == [(("temp", "37"),)]
+    with pytest.raises(InputError, match="'shown' in the column map must be a list"):
+        read_visits(tmp_path / "t.csv", columns={"shown": "disposition"})

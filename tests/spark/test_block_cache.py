@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,10 +47,9 @@ def test_blocks_of_a_dataset_in_any_order(
     assert len(where.groups) == 4
     assert list(where.groups[0]) == [str(tmp_path / "d" / "part-1.parquet")]  # the other one begins at 40
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    how = [SimpleNamespace(value=where)]
     for _ in range(2):  # made, and found again
-        blocks = [block for run in range(4) for block in kept(["of-visits"], how, run)]
-        assert [int(block["number"]) for block in blocks] == list(range(13))
+        blocks = [block for run in range(4) for block in kept("of-visits", where, run)]
+        assert [int(block["first"]) for block in blocks] == list(range(0, N, SIZE))
         for block in blocks:
             first, count = int(block["first"]), block["indptr"].size - 1
             some = slice(first, first + count)
@@ -60,7 +58,7 @@ def test_blocks_of_a_dataset_in_any_order(
             np.testing.assert_array_equal(block["Y"], Y[some])
             np.testing.assert_array_equal(block["known"], known[some])
             block["indices"][:] = 0  # stays here
-        how = []  # nothing to make them of
+        monkeypatch.delattr(Visits, "arrays", raising=False)  # nothing to make them of
     place = tmp_path / "whatelse-of-visits"
     assert place.stat().st_mode & 0o777 == 0o700 and len(list(place.iterdir())) == 4
     forget("of-visits")
@@ -73,5 +71,5 @@ def test_a_dataset_with_a_visit_missing_or_twice_is_refused(
 ) -> None:
     where = Visits.of(dataset(tmp_path / "d", visits, rows), N, SIZE, SPAN, m)
     with pytest.raises(CohortError, match="missing or twice"):
-        list(where.blocks(0))
-    assert sum(block["indptr"].size - 1 for block in where.blocks(1)) == SPAN
+        where.arrays(0)
+    assert where.arrays(1)["indptr"].size - 1 == SPAN

@@ -524,14 +524,14 @@ def test_the_commands(tmp_path: Path) -> None:
     assert code == 0 and "6 audit lines" in said
     said_audit = said.split()[-1]
     assert run("store", "verify", "--expect-audit", said_audit[:-1] + ("0" if said_audit[-1] != "0" else "1"))[0] == 2
-    code, said = run("audit", "export")
+    code, said = run("store", "audit")
     assert code == 0 and [json.loads(line)["event"] for line in said.splitlines()] == ["sign-in"] * 6
     assert (
         run("store", "verify", "--expect-audit", said_audit)[0] == 0
-        and "removed 1 lines" in run("audit", "prune", "--days", "30")[1]
+        and "removed 1 lines" in run("store", "audit", "--prune", "30")[1]
     )
-    assert run("audit", "export", "--out", str(tmp_path / "a.jsonl"))[0] == 0
-    code, said = run("audit", "export", "--out", str(tmp_path / "a.jsonl"))
+    assert run("store", "audit", "--out", str(tmp_path / "a.jsonl"))[0] == 0
+    code, said = run("store", "audit", "--out", str(tmp_path / "a.jsonl"))
     assert code == 2 and "does not overwrite" in said
     by_force(store, "DELETE FROM decision WHERE id = 2")
     code, said = run("store", "verify")
@@ -543,10 +543,10 @@ def test_the_commands(tmp_path: Path) -> None:
     "command",
     [
         "decisions verify",
-        "decisions export --out x.csv",
+        "store decisions --out x.csv",
         "audit verify",
-        "audit export",
-        "audit prune --days 9",
+        "store audit",
+        "store audit --prune 9",
         "store verify",
         "token list",
         "token revoke 1",
@@ -629,7 +629,9 @@ def test_signed_head_finds_history_and_audit_cut_off_together(tmp_path: Path) ->
     url, path = decided(tmp_path)
     key, other, head = tmp_path / "key.pem", tmp_path / "other.pem", tmp_path / "head.json"
     new_key(key), new_key(other)
-    run = CliRunner().invoke(command_line, ["store", "head", "--sign", str(key), "--out", str(head), "--database", url])
+    run = CliRunner().invoke(
+        command_line, ["store", "verify", "--sign", str(key), "--out", str(head), "--database", url]
+    )
     assert run.exit_code == 0, run.output
 
     def check(trusted: Path) -> Any:

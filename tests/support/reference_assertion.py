@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from whatelse.text.assertion import ASSERTIONS
+from whatelse.text.assertion import ASSERTIONS, LIST
 from whatelse.text.pieces import BLANK, WORD, lower, pieces, read
 from whatelse.text.rules import KINDS, Rules, _expand
 
@@ -77,48 +77,94 @@ def sections(
     return result
 
 
+class Scope(NamedTuple):
+    start: int
+    kind: str  # long, clause (a comma ends it), near (short), tentative (needs a confirming stop)
+
+
 def covered(note: list[Piece], lists: Mapping[str, Any], words: Mapping[str, list[str]], join: set[str]) -> set[int]:
     """The pieces that the cues of one class cover."""
     open_ = {cue[0] for cue in _expand(lists.get("open", []), words, "")}
     reach = lists.get("reach", len(note))
-    hits = find(note, {key: set(_expand(lists.get(key, []), words, "")) for key in KINDS}, open_, join)
-    ends = {"stop", "before", "after", "near", "before_if", "confirm"}
+    named = {key: set(_expand(lists.get(key, []), words, "")) for key in KINDS}
+    hits = {hit.first: hit for hit in find(note, named, open_, join)}
     result: set[int] = set()
-    long = False  # the hit before left a scope open that only a stop or a cue ends
-    for n, hit in enumerate(hits):
-        if "alone" in hit.lists:
-            result.update(range(hit.first, hit.end))
-        barrier = max((h.end for h in hits[:n] if h.lists & ends), default=0)
-        if "after" in hit.lists and "before" not in hit.lists:
-            if "stop" in hit.lists or "confirm" in hit.lists:
-                barrier = hit.end
-            k, left = hit.first, reach
-            while k > barrier and note[k - 1].text not in open_:
-                left -= note[k - 1].word
+    scope: Scope | None = None
+    outer: Scope | None = None  # the scope that was open at the last bracket
+    bracket: int | None = None
+    barrier = start = 0  # how far back a scope may reach; start of the last forward scope
+
+    def cover(some: Scope, end: int) -> None:
+        left = reach
+        for k in range(some.start, end):
+            left -= note[k].word
+            if some.kind == "near" and (left < 0 or note[k].text in open_):
+                break
+            result.add(k)
+
+    for k, piece in enumerate(note):
+        if scope and scope.kind == "clause" and piece.text == ",":
+            if list_goes_on(note, k, named["stop"]):
+                continue
+            cover(scope, k)
+            scope = None
+        if piece.text == "(":
+            bracket, outer = k, scope if scope and scope.kind in ("long", "clause") else None
+        if k not in hits:
+            continue
+        hit = hits[k]
+        does = set(hit.lists)
+        closes = "close" in does and bracket is not None and start > bracket
+        if closes:
+            does.add("stop")
+        was_long = scope is not None and scope.kind in ("long", "clause")
+        if scope and does & {"stop", "before", "clause", "after", "near", "before_if", "confirm"}:
+            if scope.kind != "tentative" or "confirm" in does:
+                cover(scope, k)
+            scope = None
+        if does & {"stop", "confirm"}:
+            barrier = hit.end
+        if closes and outer:
+            scope = Scope(hit.end, outer.kind)
+            start = hit.end
+        if "close" in does:
+            bracket = None
+        if "alone" in does:
+            result.update(range(k, hit.end))
+        if "after" in does and not does & {"before", "clause"}:
+            at, left = k, reach
+            while at > barrier and note[at - 1].text not in open_:
+                left -= note[at - 1].word
                 if left < 0:
                     break
-                k -= 1
-                result.add(k)
-        closing = next((h for h in hits[n + 1 :] if h.lists & ends), None)
-        end = closing.first if closing else len(note)
-        near = "near" in hit.lists and "before" not in hit.lists and not (long and not hit.lists & {"stop", "after"})
-        if hit.lists & {"before", "near"}:
-            left = reach
-            for k in range(hit.end, end):
-                left -= note[k].word
-                if near and (left < 0 or note[k].text in open_):
-                    break
-                result.add(k)
-        elif "before_if" in hit.lists:
-            if closing and "confirm" in closing.lists:
-                result.update(range(hit.end, end))
-        elif "after" not in hit.lists and hit.end < len(note):
+                at -= 1
+                result.add(at)
+            barrier = hit.end
+        if does & {"before", "clause", "near", "before_if"}:
+            kind = "clause" if "clause" in does else "long"
+            if not does & {"before", "clause"}:
+                kind = "tentative" if "near" not in does else "near"
+                if kind == "near" and was_long and not does & {"stop", "after"}:
+                    kind = "long"
+            scope = Scope(hit.end, kind)
+            barrier = start = hit.end
+        elif "after" not in does and hit.end < len(note):
             glued = note[hit.end].start == note[hit.end - 1].end
-            if "next_word" in hit.lists or ("prefix" in hit.lists and glued):
+            if "next_word" in does or ("prefix" in does and glued):
                 result.add(hit.end)
-        if hit.lists & ends:
-            long = bool(hit.lists & {"before", "near"}) and not near
+    if scope and scope.kind != "tentative":
+        cover(scope, len(note))
     return result
+
+
+def list_goes_on(note: list[Piece], comma: int, stops: set[tuple[str, ...]]) -> bool:
+    """Whether an "or" stands between a comma and the next stop."""
+    for piece in note[comma + 1 : comma + LIST]:
+        if piece.text == "or":
+            return True
+        if (piece.text,) in stops:
+            return False
+    return False
 
 
 def find(note: list[Piece], lists: Mapping[str, set[tuple[str, ...]]], open_: set[str], join: set[str]) -> list[Hit]:

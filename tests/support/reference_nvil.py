@@ -18,13 +18,11 @@ STATES = np.array(list(itertools.product([0, 1], repeat=M)), float)
 
 
 def toy_model(rng: np.random.Generator) -> NoisyOr:
-    """Four conditions, nine findings, every anchor with one parent; one ordinary failure and one leak frozen too."""
+    """Four conditions, nine findings, every anchor with one parent."""
     fail = rng.uniform(0.2, 0.95, (M, N_FINDINGS))
     fail[:, ANCHORS] = 1.0
     fail[np.arange(M), ANCHORS] = rng.uniform(0.1, 0.3, M)
-    frozen = np.zeros((M + 1, N_FINDINGS), bool)
-    frozen[1, 3] = frozen[M, 5] = True
-    return NoisyOr(rng.uniform(0.1, 0.5, M), fail, rng.uniform(0.02, 0.2, N_FINDINGS), frozen)
+    return NoisyOr(rng.uniform(0.1, 0.5, M), fail, rng.uniform(0.02, 0.2, N_FINDINGS))
 
 
 def draw(model: NoisyOr, visits: int, rng: np.random.Generator) -> csr_matrix:
@@ -50,7 +48,7 @@ def log_evidence(model: NoisyOr, X: csr_matrix) -> float:
 
 
 def train_state(model: NoisyOr, X: csr_matrix, **settings: float) -> Training:
-    return Training(X, model, ANCHORS, NvilSettings(**settings), 3, torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
+    return Training(X, model, ANCHORS, NvilSettings(**settings), 3, torch.float64)  # type: ignore[arg-type]
 
 
 def every_state(visits: int) -> torch.Tensor:

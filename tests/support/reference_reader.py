@@ -122,12 +122,36 @@ def mentions(lexicon: Lexicon, words: list[str]) -> list[tuple[int, int, str]]:
         if inherits and between[k] == {"conjunctions"} and k - 1 in behind:
             sites[k] = sites[k - 1]
             behind.add(k)
+    made_of = {compose(site, head): head.name for site in lexicon.sites for head in lexicon.heads}
+    owned = {s for chain in sites.values() for s in chain}
+    # "ankle and chest pain", "pain in chest and ankle", where "chest pain" is a term
+    for k, (*_, name) in enumerate(order):
+        if is_head[k] or is_site[k] or name not in made_of:
+            continue
+        chain = []
+        while len(chain) < 4 and k - len(chain) > 0 and is_site[k - len(chain) - 1]:
+            before = between[k - len(chain)]
+            if not before or not before <= joins:
+                break
+            chain.insert(0, k - len(chain) - 1)
+        while chain and (chain[0] in owned or "links" in (between[chain[0]] or ())):
+            chain.pop(0)  # "sciatica of leg & knee pain"
+        if not chain:
+            while len(chain) < 4 and k + len(chain) + 1 < len(order) and is_site[k + len(chain) + 1]:
+                after = between[k + len(chain) + 1]
+                if not after or not after <= joins or k + len(chain) + 1 in owned:
+                    break
+                chain.append(k + len(chain) + 1)
+        if chain:
+            sites[k] = chain
+            owned.update(chain)
     out = [unit for unit in found if kind[unit[2]] == "quality"]
     for k, (a, b, name) in enumerate(order):
         for s in sites.get(k, ()):
             site = order[s]
-            made = compose(lexicon.by_name[site[2]], lexicon.by_name[name])
+            made = compose(lexicon.by_name[site[2]], lexicon.by_name[made_of.get(name, name)])
             out.append((min(a, site[0]), max(b, site[1]), made))
-        if not is_site[k] and k not in sites:
+        needs_site = is_head[k] and a == b and words[a] in lexicon.grammar["with_site"]
+        if not is_site[k] and (k not in sites or not is_head[k]) and not (needs_site and k not in sites):
             out.append((a, b, name))
     return sorted(out)

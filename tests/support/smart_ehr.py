@@ -50,6 +50,7 @@ class Ehr:
     refreshed: int = 0
     scope: str = ""  # granted scopes, if not those asked for
     client_keys: str = ""  # address of the client's key set: the client must sign an assertion
+    secret: str = ""  # the client must send it with Basic authentication
     unknown_client: bool = False
     described: int = 0  # times that the SMART configuration was asked for
     capabilities: list[str] = field(default_factory=lambda: ["launch-ehr", "permission-v1", "permission-v2"])
@@ -115,6 +116,9 @@ class Ehr:
             said = jwt.decode(text, key, algorithms=["RS384", "ES384"], audience=self.base + "/token")
             self.check(said["iss"] == said["sub"] == CLIENT and said["exp"] - time.time() <= 300, "client_assertion")
             self.check("client_id" not in form and "authorization" not in request.headers, "two ways to be a client")
+        if self.secret:
+            given = base64.b64encode(f"{CLIENT}:{self.secret}".encode()).decode()
+            self.check(request.headers.get("authorization") == f"Basic {given}", "client secret")
         asked = self.codes.pop(form.get("code", ""), None)
         if asked is None:
             return JSONResponse({"error": "invalid_grant"}, 400)

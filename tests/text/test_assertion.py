@@ -22,7 +22,7 @@ fever cough pain stroke chest hypertension diabetes . . , , ; : - + ? ( ) no not
 h/o pmh pmh: s/p fall prior previous old years ago 5 in 1998 resolved possible likely ? r/o vs rule out if
 return should she prn precautions mother father has had with w/ states family fh: wife x 3 days today now
 presents who male yo 72 and or but cannot exclude ruled was going to as a child hpi: plan: exam c/o before is
-absent negative for neg pt the
+absent negative for neg pt the nor doesn't measured swollen struck
 """
 WORDS = [*CLINICAL.split(), "\n"]
 notes = st.lists(st.sampled_from(WORDS), max_size=30)
@@ -69,6 +69,15 @@ NEGATED = [
     ("pain not improved", []),
     ("denies history of stroke", ["history", "of", "stroke"]),
     ("no family history of MI", ["family", "history", "of", "mi"]),
+    ("fever (not measured), cough", ["measured"]),
+    ("not feeling right, dizzy, rash", ["feeling", "right"]),
+    ("did not have fever, malaise or rash", ["fever", "malaise", "or", "rash"]),
+    ("not red, hot or sore, has rash", ["red", "hot", "or", "sore"]),
+    ("no bleeding (occult nor overt), anemia", ["bleeding", "occult", "overt", "anemia"]),
+    ("no redness, swollen at site", ["redness"]),
+    ("no LOC, immediate cry", ["loc"]),
+    ("no helmet, striking head", ["helmet"]),
+    ("denies CP, SOB since am, has fever", ["cp", "sob"]),
 ]
 POSSIBLE = [
     ("?LOC, ? seizure, PE?", ["loc", "seizure", "pe"]),
@@ -95,6 +104,8 @@ HISTORICAL = [
     ("s/p fall, s/p mechanical fall, s/p MVC", []),
     ("prior CVA, previous MI, old fracture", ["cva", "mi", "fracture"]),
     ("stroke 5 years ago, fever", ["stroke"]),
+    ("h/o autism, suffered fall", ["autism"]),
+    ("pt w/ hx of asthma, recvd vaccine", ["asthma"]),
     ("MI in 1998", ["mi"]),
     ("seizures as a child", ["seizures"]),
     ("chest pain resolved", ["chest", "pain"]),
@@ -122,6 +133,7 @@ HYPOTHETICAL = [
     ("seizure precautions", ["seizure"]),
     ("asked if she hit her head", []),
     ("call if no better", ["no", "better"]),
+    ("percocet for pain as needed", ["pain"]),
 ]
 OTHER = [
     ("mother has diabetes, pt has fever", ["diabetes"]),

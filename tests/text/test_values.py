@@ -59,13 +59,14 @@ def test_words_of_values_ages_and_durations_are_covered() -> None:
     assert "gizmo" in left and not {"bp", "hr", "###/##", "days", "yo"} & set(left)
 
 
-def test_a_normal_value_fires_no_anchor() -> None:
+def test_an_abnormal_value_fires_the_anchor_and_a_normal_one_does_not() -> None:
     def fired(text: str) -> set[int]:
         return {int(row[ID]) for row in READER.items([text]) if row[TYPE] == ANCHOR}
 
     assert fired("tmax over the weekend") == {0}
     assert fired("tmax 98.6") == set()
-    assert fired("T 102.3") == set()  # a value is no name of a condition
+    assert fired("T 102.3") == {0}  # a measured fever is a fever
+    assert fired("T 98.6") == set()
 
 
 @pytest.mark.parametrize("unit", ["bp 85/50 ", "temp 98.6 tmax ", "pain 0/10, ", "x3 days "])

@@ -56,6 +56,20 @@ def bench(tmp_path: Path) -> Workbench:
     return Workbench(root, root / "model")
 
 
+def test_records_beside_knowledge_are_counted_among_the_visits_of_the_anchor(shared: Workbench) -> None:
+    found, cohort = shared.beside_knowledge("uti"), shared.cohort
+    assert found is not None and found.entries == ("urinary_tract_infection",) and found.share is not None
+    fires = cohort.A[:, cohort.conditions.index("uti")].astype(bool)
+    assert found.fires == fires.mean()
+    heard = [lift for lift in found.lifts if lift.records is not None]
+    assert heard and any(lift.knowledge is not None for lift in found.lifts)
+    for lift in heard:
+        have = cohort.X[:, [cohort.vocabulary.index[lift.finding]]].toarray().ravel() > 0
+        times = ((have & fires).sum() + 0.5) / (fires.sum() + 1) * (len(cohort) + 1) / (have.sum() + 0.5)
+        assert lift.records == pytest.approx(times) and have.sum() >= 10
+    assert shared.beside_knowledge("no such condition") is None
+
+
 # ---- records
 
 ZZZ = AnchorSet.from_json({"conditions": [{"name": "x", "anchors": {"notes": ["zzz"]}}]})
@@ -188,7 +202,7 @@ def test_judgements_are_kept_in_a_file_and_give_a_precision(bench: Workbench) ->
 
 def test_the_command_keeps_judgements_in_the_same_file(bench: Workbench) -> None:
     first, _, third = bench.look("uti", "dysuria").excerpts[:3]
-    asked = ["anchors", "preview", bench.folder.cohort, "--condition", "uti", "--phrase", "dysuria"]
+    asked = ["anchors", "suggest", bench.folder.cohort, "--condition", "uti", "--phrase", "dysuria"]
     said = run(*asked, "--judged", bench.folder.judged, typed="y\ns\nn\nq\n")
     assert "1 of 2 have it" in said
     assert bench.look("uti", "dysuria").said[:3] == (True, None, False)  # the same visits, in the same order

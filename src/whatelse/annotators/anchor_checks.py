@@ -1,4 +1,4 @@
-"""What is wrong with the anchors of a cohort: coverage, overlap, precision and recall, and broken independence.
+"""Checks of a cohort's anchors: coverage, overlap, precision and recall, and tests of independence.
 
 The model rests on one assumption: given its condition, an anchor is independent of every other finding. Where there
 are labels it can be tested. For anchor A, finding X and the two strata Y = 0 and Y = 1 the Mantel-Haenszel test

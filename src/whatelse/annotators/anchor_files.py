@@ -1,4 +1,4 @@
-"""Two other forms in which conditions and anchors are published, read as they are.
+"""Readers of two published forms of conditions and anchors.
 
 - a JSON object by condition with `icd10_prefixes`, `cause_prefixes`, `anchor_reasons` (NHAMCS reason-for-visit
   codes) and `anchor_drugs` (drug labels);

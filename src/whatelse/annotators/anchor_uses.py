@@ -1,4 +1,4 @@
-"""Which anchor fired where: phrase by phrase, drug by drug and code by code, with examples from the records.
+"""Anchor uses: in how many visits each phrase, drug or code fires, with examples from the records.
 
 A cohort keeps only whether any anchor of a condition fired; what fired is read from the records again. Examples quote
 the records: they are for the eyes of whoever may read those.

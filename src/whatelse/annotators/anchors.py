@@ -1,8 +1,8 @@
-"""Anchor, Condition, AnchorSet: what stands in for what, and what counts as true.
+"""Anchors and conditions, as a conditions file defines them.
 
 Definitions come from a YAML file (`emergency.yaml` says what it holds); `anchor_files.py` reads two
-other forms. All become the same: conditions, each with anchors to look for in the record and with prefixes of billing
-codes to evaluate by.
+other forms. All become an `AnchorSet`: conditions, each with anchors (phrases, drugs and codes that stand in for it in
+the record) and with prefixes of billing codes that count as its truth in an evaluation.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ class Condition:
     kind: Kind
     codes: Mapping[str, tuple[str, ...]]
     anchors: tuple[Anchor, ...]
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """Anchors that are words of notes."""
+        return tuple(anchor.value for anchor in self.anchors if anchor.how == "phrase")
 
 
 @dataclass(frozen=True)

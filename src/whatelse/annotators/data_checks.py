@@ -57,6 +57,9 @@ def _of_labels(cohort: Cohort) -> Iterator[Doubt]:
     """Whether there are enough visits and labels, and both kinds of label."""
     N, m = cohort.A.shape
     labels, cases = _counts(cohort)
+    if m > 1 and not (cohort.A.sum(1) > 1).any() and not _several_labelled(cohort):
+        says = "nothing joint can be learned from anchors alone; label visits, or give conditions further anchors"
+        yield Doubt(None, f"no visit has two anchors: {says}")
     if N < FEW_VISITS:
         yield Doubt(None, f"{N:,} visits are few for {m} conditions: expect little; some thousands are needed")
     if labels.any() and (visits := int(cohort.known.any(1).sum())) < FEW_LABELS:
@@ -64,6 +67,11 @@ def _of_labels(cohort: Cohort) -> Iterator[Doubt]:
     if labels.any() and not cases.any():
         says = "conditions will look rarer than they are, unless visits were chosen at random and really have none"
         yield Doubt(None, f"all {int(labels.sum()):,} labels are 0: {says}; write 1 where a visit has one")
+
+
+def _several_labelled(cohort: Cohort) -> bool:
+    """Whether a visit is labelled with two conditions or more."""
+    return cohort.Y is not None and bool(((cohort.Y & cohort.known).sum(1) > 1).any())
 
 
 def _of_conditions(cohort: Cohort, rates: NoiseRates | None) -> Iterator[Doubt]:

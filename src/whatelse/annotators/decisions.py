@@ -1,12 +1,12 @@
-"""Decisions made on the page, as labels: who looked at what, and who may have erred.
+"""Decisions made on the page, as labels: their chance of being looked at, and the error rates of people.
 
 **What was looked at.** People decide about what is shown, and mostly about what is high on the list. It is assumed that
 whether somebody decides on a tag of a visit that they opened depends on where it stands in the list, and on nothing
 else: not on whether it is true. A tag's *position* is its rank among the open tags plus the number of tags decided
 before on that visit, for a list moves up as its first entries are decided. The chance q_k of position k is the share of
 decided visits in which the tag there was decided, never rising with k; where noise rates are counted a decision counts
-1 / q_k (at most `CAP` times as much as one at the top). Learning goes by the likelihood of what was said, which needs
-no weights (`noisyor/taught/said.py`). A tag nobody decided on is no label: it was perhaps not looked at.
+1 / q_k (at most `CAP` times as much as one at the top). Learning goes by the likelihood of the votes, which needs no
+weights (`LabelSet.likelihood`). A tag nobody decided on is no label: it was perhaps not looked at.
 
 Where people confirm what they see is true and pass over the rest, the assumption is wrong and confirmed tags are
 too many; `confirmed_only` says how many visits have confirmations and no rejection.
@@ -228,7 +228,7 @@ def _opinion(line: Any) -> Opinion:
 
 
 def read_opinions(path: Path) -> Iterable[Opinion]:
-    """From a file that `whatelse decisions export` wrote, CSV or Parquet; one that has several rows of a tag, by
+    """From a file that `whatelse store decisions` wrote, CSV or Parquet; one that has several rows of a tag, by
     several people, keeps them all. Without the column `before` a rank is taken for the position."""
     for number, row in enumerate(table_rows(path), start=1):
         try:
@@ -249,7 +249,7 @@ def read_opinions(path: Path) -> Iterable[Opinion]:
         except (KeyError, ValueError, OverflowError):
             raise InputError(
                 "is not a row of decisions: needs visit, condition, label (1 or 0) and actor, and where they are known "
-                "rank (from 1) and probability (0 to 1), as 'whatelse decisions export' writes them",
+                "rank (from 1) and probability (0 to 1), as 'whatelse store decisions' writes them",
                 file=path, row=number,
             ) from None  # fmt: skip
         yield opinion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from whatelse.errors import InputError
 from whatelse.types import Bools, Floats, Ints
 
 NAMED = 5  # contradicting labels that a message names
+LIFT, ENOUGH = 1.5, 10.0  # visits with yes and anchor / those expected by chance, below which votes count nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,9 @@ class LabelSet:
         """Votes of several annotators on a cohort. Labels count before other votes; the first label of a cell counts.
 
         Error rates that votes lack are estimated from the votes (`estimate_rates`). Anchors have no part in it: labels
-        measure how noisy anchors are. InputError names labels that contradict each other.
+        measure how noisy anchors are. Only an annotator that no label checks is compared with the anchors: if the two
+        agree no more often than by chance, its votes count nothing, and a warning says so. InputError names labels that
+        contradict each other.
         """
         check_votes(votes, cohort)
         shape = (len(cohort), len(cohort.conditions))
@@ -58,11 +62,12 @@ class LabelSet:
         others = [v for v in votes if not v.certain]
         if others:
             labels = Votes("labels", value > 0.5, known)
+            others = [_compared(v, cohort) if _unchecked(v, labels) else v for v in others]
             filled, posterior = estimate_rates([labels, *others])
             by_order = iter(filled[1:])
             votes = [v if v.certain else next(by_order) for v in votes]
-            for each in others:
-                fresh = each.known & ~known
+            for each in filled[1:]:
+                fresh = each.known & ~known & (each.log_odds() != 0)  # votes that count nothing are no labels
                 value[fresh], weight[fresh], known[fresh] = posterior[fresh], each.weight[fresh], True
         return cls(value, known, weight, tuple(votes))
 
@@ -130,6 +135,25 @@ class LabelSet:
     def on(self, cohort: Cohort) -> Cohort:
         """The cohort with these labels instead of its own: true where the probability is above 0.5."""
         return replace(cohort, Y=(self.probability > 0.5) & self.known, known=self.known)
+
+
+def _unchecked(votes: Votes, labels: Votes) -> bool:
+    return votes.sensitivity is None and not (votes.known & labels.known).any()
+
+
+def _compared(votes: Votes, cohort: Cohort) -> Votes:
+    """The votes; with rates that count nothing if a yes and the anchor meet no more often than by chance."""
+    anchors, yes = votes.known & cohort.A, votes.value.sum(0)
+    share = yes / np.maximum(votes.known.sum(0), 1)
+    expected = float(share @ anchors.sum(0))
+    if expected < ENOUGH or (votes.value & anchors).sum() >= LIFT * expected:
+        return votes
+    warnings.warn(
+        f"votes of {votes.annotator!r} agree with the anchors no more often than by chance and count nothing: label "
+        "some of the same visits to learn what they are worth",
+        stacklevel=4,
+    )
+    return votes.with_rates(share, share)
 
 
 def with_labels(cohort: Cohort, path: Path, *, others: Others = "refuse") -> Cohort:

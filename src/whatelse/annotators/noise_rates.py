@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from scipy.stats import beta
 
-from whatelse.annotators.pooling import effective_counts, pool
 from whatelse.errors import ModelError
 from whatelse.types import Bools, Floats
 
@@ -38,13 +37,12 @@ _GIVEN = (
     ("anchor_rate", "sensitivity", "false_positive"),
 )
 
-# What all anchors may have in common, before any label: odds of ppv, and missed conditions per anchor fired ...
-LEVELS = np.exp(np.linspace(-4, 4, 33))
-TYPICAL_ODDS, TYPICAL_MISSED = 1.0, 0.5  # as `NoiseRates.assumed` has it: half of the anchors right, half of the cases
-# ... and how alike they are: ppv of one worth 1 to 55 labels of another; missed ratios spread without bounds
-# (strength 0.05) or by a factor of 1.2 (strength 20)
-PPV_STRENGTHS = np.exp(np.linspace(0, 4, 9))
-MISSED_STRENGTHS = np.exp(np.linspace(-3, 3, 13))
+# Before any label, as `assumed_of` has it: half of the anchors that fire are right, and half a case is missed for each.
+# The prior of ppv is worth PPV_VISITS labels; that of the missed cases has a relative spread of 1 / sqrt(MISSED_SHAPE).
+PPV_VISITS, MISSED, MISSED_SHAPE = 4.0, 0.5, 2.0
+LEVEL = 0.95  # of intervals
+SMOOTHING = 0.5  # visits added to each cell of a 2 x 2 table: Jeffreys' prior
+DRAWS = 2_000  # from the posterior of a sample's rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +113,16 @@ class NoiseRates:
         """Conditions whose anchor is no more likely with the condition than without: nothing can be learned from it."""
         return tuple(c for c, bad in zip(self.conditions, self.sensitivity <= self.false_positive, strict=True) if bad)
 
+    def informative(self) -> NoiseRates:
+        """The rates, if every anchor fires more often with its condition than without; ModelError otherwise."""
+        if self.uninformative:
+            raise ModelError(
+                f"the anchor of {self.uninformative[0]!r} fires no more often with the condition than without: nothing "
+                "can be learned from it; choose another anchor ('whatelse anchors check' shows what it does), or see "
+                "whether its labels are upside down"
+            )
+        return self
+
     def named(self, conditions: Sequence[str]) -> NoiseRates:
         """Rates whose conditions are nameless (numbers), with these names by position; rates with names as they are."""
         if self.conditions != tuple(str(i) for i in range(self.m)) or len(conditions) != self.m:
@@ -124,23 +132,13 @@ class NoiseRates:
     # ---- where they come from
 
     @classmethod
-    def from_labels(
-        cls,
-        A: Any,
-        Y: Any = None,
-        conditions: Sequence[str] = (),
-        *,
-        known: Any = None,
-        smoothing: float = 0.5,
-        level: float = 0.95,
-    ) -> NoiseRates:
+    def from_labels(cls, A: Any, Y: Any = None, conditions: Sequence[str] = (), *, known: Any = None) -> NoiseRates:
         """Count them in labelled visits. A and Y are (N, m) booleans, or A is a cohort with labels; costs O(N m).
 
         known   (N, m) which labels of Y are known; each condition is counted in the visits labelled for it
 
-        `smoothing` visits are added to each cell of every 2 x 2 table of (A, Y), so no rate is exactly 0 or 1;
-        0.5 is Jeffreys' prior, the posterior of the table is a Dirichlet distribution, and the posterior of each of
-        the six rates is a Beta distribution: `intervals` holds its central `level`.
+        Half a visit is added to each cell of every 2 x 2 table of (A, Y) (Jeffreys' prior), so no rate is 0 or 1.
+        The posterior of each of the six rates is a Beta distribution: `intervals` holds its central 95%.
         """
         if hasattr(A, "conditions"):  # a cohort brings labels and names
             Y, known = (A.Y, A.known) if Y is None else (Y, known)
@@ -162,22 +160,12 @@ class NoiseRates:
             names = tuple(conditions) or tuple(str(i) for i in range(some.size))
             raise ModelError(f"no visit is labelled for {names[int(np.argmin(some))]!r}: its rates cannot be counted")
         n11, n10, n01, n00 = ((x & z & told).sum(0) for x, z in ((a, y), (a, ~y), (~a, y), (~a, ~y)))
-        return cls.from_counts(n11, n10, n01, n00, conditions, smoothing=smoothing, level=level)
+        return cls.from_counts(n11, n10, n01, n00, conditions)
 
     @classmethod
-    def from_counts(
-        cls,
-        n11: Any,
-        n10: Any,
-        n01: Any,
-        n00: Any,
-        conditions: Sequence[str] = (),
-        *,
-        smoothing: float = 0.5,
-        level: float = 0.95,
-    ) -> NoiseRates:
+    def from_counts(cls, n11: Any, n10: Any, n01: Any, n00: Any, conditions: Sequence[str] = ()) -> NoiseRates:
         """`from_labels` of visits that were counted: those with (A, Y) = (1, 1), (1, 0), (0, 1), (0, 0), each (m,)."""
-        n11, n10, n01, n00 = (np.asarray(count) + smoothing for count in (n11, n10, n01, n00))
+        n11, n10, n01, n00 = (np.asarray(count) + SMOOTHING for count in (n11, n10, n01, n00))
         pairs = {
             "prior": (n11 + n01, n10 + n00),
             "sensitivity": (n11, n01),
@@ -186,12 +174,8 @@ class NoiseRates:
             "ppv": (n11, n10),
             "fn": (n01, n00),
         }
-        if any((yes + no == 0).any() for yes, no in pairs.values()):
-            raise ModelError(
-                "with smoothing 0 each condition needs visits with and without it, and with and without its anchor"
-            )
         rate = {name: yes / (yes + no) for name, (yes, no) in pairs.items()}
-        limits = {name: _beta_interval(yes, no, level) for name, (yes, no) in pairs.items()} if smoothing > 0 else {}
+        limits = {name: np.stack(beta.interval(LEVEL, yes, no), axis=1) for name, (yes, no) in pairs.items()}
         return cls(rate["prior"], rate["sensitivity"], rate["false_positive"], tuple(conditions), limits)
 
     @classmethod
@@ -205,9 +189,6 @@ class NoiseRates:
         weights: ArrayLike | None = None,
         known: Any = None,
         fired: tuple[Any, Any] | None = None,
-        level: float = 0.95,
-        draws: int = 4000,
-        seed: int = 0,
     ) -> NoiseRates:
         """Estimate them from a few labelled visits and the anchors of all (docs/noise-rates.md).
 
@@ -219,18 +200,19 @@ class NoiseRates:
         known       (k, m) which labels are known; None: all
         fired       (m,), (m,) visits with and without each anchor, where A has only some of the visits
 
-        P(Y=1|A=1) and P(Y=1|A=0) are counted in the sample, each labelled visit for as many as it stands for, and
-        pooled across conditions (`pooling.pool`): ppv around a common level, and fn around a common ratio of missed to
-        fired, fn (1 - P(A)) / P(A); the fewer labels a condition has, the more it is like the others. Combined with
-        P(A) they give the rest: prior = ppv P(A=1) + fn P(A=0), and so on. The rates are posterior means of ppv and fn,
-        which carry the uncertainty into a fit: P(Y=1 | A=1, labels) is the mean of ppv, exactly.
+        ppv = P(Y=1|A=1) and fn = P(Y=1|A=0) are counted in the sample, under priors that say what is typical:
+
+            ppv ~ Beta(2, 2)        fn ~ Beta(2, 2 / odds),   odds = 0.5 P(A=1) / P(A=0)
+
+        Combined with P(A) they give the rest: prior = ppv P(A=1) + fn P(A=0), and so on. The rates are posterior means
+        of ppv and fn, which carry the uncertainty into a fit: P(Y=1 | A=1, labels) is the mean of ppv, exactly.
 
         A sample without weights may hold more anchored visits than all visits do, but within visits that have the
         anchor, and within those that do not, it must be a random sample; if visits were picked because somebody
         suspected the condition, the rates are biased and nothing here can tell.
 
-        Intervals are central `level` ranges of `draws` draws from the posterior (fixed `seed`). An anchor is taken to
-        raise the chance of its condition: draws in which it does not are left out, unless nearly all are such.
+        Intervals are central 95% ranges of draws from the posterior. An anchor is taken to raise the chance of its
+        condition: draws in which it does not are left out, unless nearly all are such.
         """
         if hasattr(A, "conditions"):  # a cohort brings the names
             A, conditions = A.A, tuple(conditions) or A.conditions
@@ -251,20 +233,22 @@ class NoiseRates:
         if told.shape != y.shape:
             raise ModelError(f"known has shape {told.shape} and Y_labelled {y.shape}: needs the same")
         on, off = (anchors.sum(0), (~anchors).sum(0)) if fired is None else fired
-        fired = np.asarray(on) + 0.5, np.asarray(off) + 0.5
-        chance = fired[0] / fired[1]
-        fired_yes_no = effective_counts(y, told & anchors[rows], w)
-        silent_yes_no = effective_counts(y, told & ~anchors[rows], w)
-        ppv = pool(*fired_yes_no, np.ones(m), LEVELS, PPV_STRENGTHS, typical=TYPICAL_ODDS, rare=False)
-        fn = pool(*silent_yes_no, chance, LEVELS, MISSED_STRENGTHS, typical=TYPICAL_MISSED, rare=True)
-        rng = np.random.default_rng(seed)
-        drawn = [rng.beta(*fired, size=(draws, m)), ppv.draw(rng, draws), fn.draw(rng, draws)]
+        odds = MISSED * (np.asarray(on) + 0.5) / (np.asarray(off) + 0.5)
+        right, wrong = effective_counts(y, told & anchors[rows], w)
+        missed, absent = effective_counts(y, told & ~anchors[rows], w)
+        posteriors = (
+            (np.asarray(on) + 0.5, np.asarray(off) + 0.5),
+            (PPV_VISITS / 2 + right, PPV_VISITS / 2 + wrong),
+            (MISSED_SHAPE + missed, MISSED_SHAPE / odds + absent),
+        )
+        mean = [yes / (yes + no) for yes, no in posteriors]
+        rng = np.random.default_rng(0)
+        drawn = [rng.beta(yes, no, size=(DRAWS, m)) for yes, no in posteriors]
         raises = drawn[1] > drawn[2]
         raises |= raises.mean(0) < 0.01  # labels that say the anchor is useless are believed, and a learner refuses it
         drawn = [np.where(raises, value, np.nan) for value in drawn]
-        mean = [fired[0] / (fired[0] + fired[1]), ppv.mean, fn.mean]
         mean = [np.where(mean[1] > mean[2], a, np.nanmean(b, 0)) for a, b in zip(mean, drawn, strict=True)]
-        tail = (1 - level) / 2
+        tail = (1 - LEVEL) / 2
         limits = {
             name: np.nanquantile(value, [tail, 1 - tail], axis=0).T
             for name, value in zip(RATES, _all_six(*drawn), strict=True)
@@ -273,23 +257,12 @@ class NoiseRates:
         return cls(prior, sensitivity, false_positive, tuple(conditions), limits)
 
     @classmethod
-    def assumed(
-        cls, A: Any, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5
-    ) -> NoiseRates:
-        """Typical rates, where nobody has labelled anything: half of the anchors (N, m) that fire are true, and half of
-        the cases have one. Then a condition is as common as its anchor."""
-        anchors = _dense("A", A)
-        return cls.assumed_of(anchors.sum(0), len(anchors), conditions, ppv=ppv, sensitivity=sensitivity)
-
-    @classmethod
-    def assumed_of(
-        cls, fires: Any, visits: int, conditions: Sequence[str] = (), *, ppv: float = 0.5, sensitivity: float = 0.5
-    ) -> NoiseRates:
-        """`assumed`, of how many visits (m,) have each anchor."""
+    def assumed_of(cls, fires: Any, visits: int, conditions: Sequence[str] = ()) -> NoiseRates:
+        """Typical rates, where nobody has labelled anything and (m,) visits have each anchor: half of the anchors that
+        fire are right, and half of the cases have one. Then a condition is as common as its anchor."""
         rate = (np.asarray(fires) + 0.5) / (visits + 1)
-        prior = np.minimum(ppv * rate / sensitivity, 0.9)
-        m = rate.size
-        return cls(prior, np.full(m, sensitivity), (1 - ppv) * rate / (1 - prior), tuple(conditions))
+        prior = np.minimum(rate, 0.9)
+        return cls(prior, np.full(rate.size, 0.5), 0.5 * rate / (1 - prior), tuple(conditions))
 
     @classmethod
     def from_given(cls, conditions: Sequence[str] = (), **given: ArrayLike) -> NoiseRates:
@@ -385,7 +358,15 @@ def _all_six(anchor_rate: Floats, ppv: Floats, fn: Floats) -> tuple[Floats, ...]
     return prior, ppv * anchor_rate / prior, (1 - ppv) * anchor_rate / (1 - prior), anchor_rate, ppv, fn
 
 
-def _beta_interval(yes: Floats, no: Floats, level: float) -> Floats:
-    tail = (1 - level) / 2
-    limits: Floats = np.stack([beta.ppf(tail, yes, no), beta.ppf(1 - tail, yes, no)], axis=1)
-    return limits
+def effective_counts(y: Bools, among: Bools, weight: Floats) -> tuple[Floats, Floats]:
+    """How many of the visits `among` (k, m) have y (k, m) and have not, (m,) each, when visit j stands for weight_j,
+    (k,), or each of its labels for its own weight, (k, m).
+
+    The share is Hajek's, sum(w y) / sum(w), of Kish's effective number of visits, sum(w)^2 / sum(w^2). With equal
+    weights these are the plain counts. O(k m).
+    """
+    w = np.where(among, weight[:, None] if weight.ndim == 1 else weight, 0.0)
+    total = w.sum(0)
+    each = np.divide(total, (w**2).sum(0), out=np.zeros_like(total), where=total > 0)
+    yes = (w * y).sum(0) * each
+    return yes, total * each - yes

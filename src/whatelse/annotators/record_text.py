@@ -1,4 +1,4 @@
-"""What a record says, in words, for somebody who decides about its conditions: a person or a language model.
+"""The text of a record as shown to an annotator: a person or a language model.
 
 Billing and truth are not shown: they would decide instead.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
 
-NAMES = tuple(name.replace("_", " ") for name in ("age", "sex", *TEXT_FIELDS, *CODE_FIELDS, "numbers"))
+NAMES = tuple(name.replace("_", " ") for name in ("age", "sex", *TEXT_FIELDS, *CODE_FIELDS, "numbers", "also_shown"))
 
 
 def record_cells(visit: Visit) -> dict[str, str]:
@@ -18,8 +18,9 @@ def record_cells(visit: Visit) -> dict[str, str]:
         for name in CODE_FIELDS
     ]
     numbers = "; ".join(f"{name} {value:g}" for name, value in visit.numbers or ())
+    shown = "; ".join(f"{name} {text}" for name, text in visit.shown)
     age = "" if visit.age is None else f"{visit.age:g}"
-    return dict(zip(NAMES, (age, visit.sex or "", *texts, *codes, numbers), strict=True))
+    return dict(zip(NAMES, (age, visit.sex or "", *texts, *codes, numbers, shown), strict=True))
 
 
 def record_text(visit: Visit) -> str:

@@ -1,4 +1,4 @@
-"""Names that were meant to be other names: 'Falls' and 'abdominal_pian' where 'fall' and 'abdominal pain' are known."""
+"""Misspelled names: suggests 'fall' for 'Falls' and 'abdominal pain' for 'abdominal_pian'."""
 
 from __future__ import annotations
 

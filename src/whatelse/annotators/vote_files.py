@@ -2,7 +2,7 @@
 
 Two forms, both with a column of visit ids (`visit`, `id` or `visit_id`):
 - wide: one column for each condition; a cell is 1 or 0 (yes/no, true/false), or empty where nobody knows;
-- long: `condition` and `label` (or `value`), one row for each visit and condition, as `whatelse decisions export`
+- long: `condition` and `label` (or `value`), one row for each visit and condition, as `whatelse store decisions`
   writes it. A column `annotator` makes the rows votes of programs or people who may err; without it they are labels.
 
 A column `weight` says how many visits a labelled visit stands for, as `whatelse anchors label-next` writes it. Without

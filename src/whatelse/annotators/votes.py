@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
-from whatelse.types import Bools, Floats, Ints
+from whatelse.types import Bools, Floats
 
 Kind = Literal["label", "person", "anchor", "name", "drug", "code", "program"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -120,10 +120,6 @@ class Votes:
         rows = np.asarray(which)
         return replace(self, value=self.value[rows], known=self.known[rows], weight=self.weight[rows])
 
-    def only(self, visits: Bools) -> Votes:
-        """The same N visits; the annotator abstains outside `visits` (N,)."""
-        return replace(self, known=self.known & visits[:, None])
-
     def with_rates(self, sensitivity: ArrayLike, false_positive: ArrayLike) -> Votes:
         """The same votes with error rates, (m,) or one number for all conditions."""
         return replace(self, sensitivity=sensitivity, false_positive=false_positive)  # type: ignore[arg-type]
@@ -144,25 +140,6 @@ class Votes:
         """(N, m) log P(vote | y = 1) - log P(vote | y = 0); 0 where the annotator abstained."""
         yes, no = self.vote_odds()
         return np.where(self.known, np.where(self.value, yes, no), 0.0)
-
-    def agreement(self, other: Votes) -> Agreement:
-        """Count how often two annotators agree, per condition, where both voted. O(N m)."""
-        both = self.known & other.known
-        return Agreement(both.sum(0), (both & (self.value == other.value)).sum(0))
-
-
-@dataclass(frozen=True, eq=False)
-class Agreement:
-    """Votes of two annotators on the same visits: both (m,) visits where both voted, same (m,) where they agree."""
-
-    both: Ints
-    same: Ints
-
-    @property
-    def share(self) -> Floats:
-        """(m,) same / both; NaN where no visit has both votes."""
-        out: Floats = np.full(len(self.both), np.nan)
-        return np.divide(self.same, self.both, out=out, where=self.both > 0)
 
 
 def check_votes(votes: Sequence[Votes], cohort: Cohort) -> None:

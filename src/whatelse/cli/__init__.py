@@ -19,8 +19,8 @@ from whatelse.cli import (
     annotate,
     annotators,
     cards,
-    decisions,
     demo,
+    doctor,
     evaluate,
     fit,
     knowledge,
@@ -30,10 +30,19 @@ from whatelse.cli import (
     serve,
     show,
     sign,
+    store,
     tag,
 )
 from whatelse.cli.aliases import AliasGroup
+from whatelse.cli.options import arrange
 from whatelse.errors import WhatelseError
+
+PANELS = {
+    "Ask": ("ask", "read", "conditions", "demo", "doctor"),
+    "From records to a model": ("inspect", "build", "split", "show", "anchors", "annotate", "annotators", "fit"),
+    "Judge and use a model": ("evaluate", "tag", "refit", "drift", "sign", "reproduce", "simulate"),
+    "Serve": ("serve", "token", "store", "cards"),
+}
 
 
 class _Commands(AliasGroup):
@@ -58,7 +67,6 @@ class _Commands(AliasGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Given this emergency visit and the conditions already confirmed, what else might the patient have?",
 )
@@ -85,7 +93,8 @@ app.command()(fit.fit)
 evaluate.register(app)
 app.command()(tag.tag)
 app.command()(demo.demo)
-serve.register(app).command("show")(decisions.show)
+serve.register(app)
+store.register(app)
 lifecycle.register(app)
 app.command()(sign.sign)
 anchors.register(app)
@@ -94,3 +103,5 @@ app.command()(annotators.annotators)
 cards.register(app)
 knowledge.register(app)
 app.command()(read.read)
+app.command()(doctor.doctor)
+arrange(app, PANELS)

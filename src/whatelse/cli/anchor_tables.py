@@ -41,15 +41,26 @@ def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
 
 
 def print_uses(uses: list[AnchorUse]) -> None:
-    """Anchor by anchor: in how many visits it fired, alone among those of its condition, and where."""
+    """In how many visits each anchor fired, alone among those of its condition, and where.
+
+    Phrases that are read as the same concept fire in the same places: they share a row.
+    """
     if not uses:
         return
-    table = Table("condition", "anchor", "looked for in", "visits", "alone", "for example", title="what fired")
+    groups: dict[tuple[object, ...], list[AnchorUse]] = {}
     for use in uses:
+        same = tuple(use.examples) if use.examples else use.value
+        groups.setdefault((use.condition, use.how, use.fields, use.visits, same), []).append(use)
+    table = Table("condition", "anchor", "visits", "alone", "for example", title="what fired")
+    for group in groups.values():
+        use = group[0]
+        kind = [] if use.how == "phrase" else [use.how]
+        if set(use.fields) != set(TEXT_FIELDS):
+            kind += [f"in {' and '.join(field.replace('_', ' ') for field in use.fields)}"]
+        anchor = ", ".join(one.value for one in group) + (f" ({', '.join(kind)})" if kind else "")
         shown = Text("\n").join(_example(example) for example in use.examples)
-        kind = "" if use.how == "phrase" else f" ({use.how})"
-        where = "notes" if set(use.fields) == set(TEXT_FIELDS) else ", ".join(f.replace("_", " ") for f in use.fields)
-        cells = (escape(use.condition), escape(use.value) + kind, where, f"{use.visits:,}", f"{use.alone:,}")
+        alone = f"{use.alone:,}" if len(group) == 1 else ""
+        cells = (escape(use.condition), escape(anchor), f"{use.visits:,}", alone)
         table.add_row(*cells, shown if use.visits else Text(use.problem or ""), style="" if use.visits else "red")
     console().print(table)
 

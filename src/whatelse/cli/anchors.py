@@ -1,8 +1,7 @@
-"""Anchors: `anchors check`, `label-next`, `suggest`, `preview`, `edit`."""
+"""Anchors: `anchors check`, `label-next`, `suggest`, `edit`."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +15,7 @@ from whatelse.cli.anchor_tables import marked, print_checks, print_suggestions, 
 from whatelse.cli.label_next import label_next
 from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SEED, SYSTEM, add_group
 from whatelse.cli.progress import progress_bar, track
-from whatelse.cli.tables import print_note
+from whatelse.cli.tables import print_json, print_note
 from whatelse.errors import CohortError, ConditionError, InputError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ KEYS: dict[str, Answer] = {"y": "yes", "n": "no", "s": "skip", "u": "undo", "q":
 def register(app: typer.Typer) -> None:
     """Add the group `anchors`."""
     text = "Check anchors, and find further ones."
-    add_group(app, "anchors", text, check=check, label_next=label_next, suggest=suggest, preview=preview, edit=edit)
+    add_group(app, "anchors", text, check=check, label_next=label_next, suggest=suggest, edit=edit)
 
 
 def check(
@@ -60,7 +59,7 @@ def check(
         entries = [c.to_json() for c in checks]
         for entry in entries:
             entry["anchors"] = [use.to_json() for use in uses if use.condition == entry["condition"]]
-        typer.echo(json.dumps(entries, indent=1))
+        print_json(entries)
         return
     print_checks(checks, labelled=opened.Y is not None)
     print_uses(uses)
@@ -93,6 +92,9 @@ def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[Ancho
 def suggest(
     cohort: Path = COHORT,
     condition: list[str] | None = typer.Option(None, "--condition", help="Only for this condition; may be repeated."),
+    phrase: str | None = typer.Option(
+        None, "--phrase", help="Preview this phrase, drug or code of one condition: what it would be worth."
+    ),
     visits: list[Path] | None = typer.Option(
         None, "--visits", help="Files of the cohort's records; excerpts are shown. [where they were, without excerpts]"
     ),
@@ -100,12 +102,25 @@ def suggest(
     refused: Path | None = typer.Option(None, "--refused", help="YAML file of phrases refused before."),
     knowledge: Path | None = typer.Option(None, "--knowledge", help="Knowledge file of your own (YAML), used too."),
     model: Path | None = typer.Option(None, "--model", help="A model of this cohort; its probabilities are used too."),
+    key: str = KEY,
+    system: str | None = SYSTEM,
+    looks: int = typer.Option(10, "--looks", min=0, help="For --phrase: visits to judge; 0 for none."),
+    seed: int = SEED,
+    judged: Path | None = typer.Option(None, "--judged", help="For --phrase: CSV file to keep the answers in."),
     as_json: bool = JSON,
 ) -> None:
     """Phrases, drugs and codes that could be further anchors, and why. Conditions that would gain most come first.
 
+    With --phrase: visits that the phrase would gain, overlap, and its precision in ten visits that you judge.
+
     Example: whatelse anchors suggest cohort --condition headache --refused refused.yaml
+
+    Example: whatelse anchors suggest cohort --condition headache --phrase h/a
     """
+    if phrase is not None:
+        if not condition or len(condition) != 1:
+            raise InputError("--phrase is previewed for one condition: give --condition once")
+        return _preview(cohort, condition[0], phrase, visits, key, system, looks, seed, judged, as_json)
     from whatelse.annotators.discovery.edit import read_refused
     from whatelse.annotators.discovery.meanings import Meanings
     from whatelse.annotators.discovery.phrases import from_cohort, from_visits
@@ -137,29 +152,24 @@ def suggest(
     examples = _examples(opened, found, _records(opened, visits)) if visits else {}
     if as_json:
         ids = {at: [e.visit for e in shown] for at, shown in examples.items()}
-        typer.echo(json.dumps([s.to_json() | {"examples": ids.get(at, [])} for at, s in enumerate(found)], indent=1))
+        print_json([s.to_json() | {"examples": ids.get(at, [])} for at, s in enumerate(found)])
         return
     print_suggestions(found, examples)
 
 
-def preview(
-    cohort: Path = COHORT,
-    condition: str = typer.Option(..., "--condition", help="The condition."),
-    phrase: str = typer.Option(..., "--phrase", help="The phrase, drug or code."),
-    visits: list[Path] | None = RECORDS,
-    key: str = KEY,
-    system: str | None = SYSTEM,
-    looks: int = typer.Option(10, "--looks", min=0, help="Visits to judge; 0 for none."),
-    seed: int = SEED,
-    judged: Path | None = typer.Option(
-        None, "--judged", help="CSV file to keep the answers in, as the workbench does."
-    ),
-    as_json: bool = JSON,
+def _preview(
+    cohort: Path,
+    condition: str,
+    phrase: str,
+    visits: list[Path] | None,
+    key: str,
+    system: str | None,
+    looks: int,
+    seed: int,
+    judged: Path | None,
+    as_json: bool,
 ) -> None:
-    """Preview a phrase as an anchor: visits gained, overlap, and precision in ten visits that you judge.
-
-    Example: whatelse anchors preview cohort --condition headache --phrase h/a
-    """
+    """Preview a phrase as an anchor: visits gained, overlap, and precision in visits that somebody judges."""
     from whatelse.annotators.discovery.trial import judge, try_phrase, with_judgements
     from whatelse.cohort import Cohort
     from whatelse.workbench.judgements import judge_visit
@@ -168,7 +178,7 @@ def preview(
     records = _records(opened, visits)
     worth, excerpts = try_phrase(opened, condition, phrase, records, key=key, system=system, looks=looks, seed=seed)
     if as_json:
-        typer.echo(json.dumps(worth.to_json(), indent=1))
+        print_json(worth.to_json())
         return
     print_worth(worth)
     if excerpts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 from rich.table import Table
 
 from whatelse.cli.options import COHORT, JSON, LABELS, VOTES
-from whatelse.cli.tables import console
+from whatelse.cli.tables import console, print_json
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,10 +24,10 @@ if TYPE_CHECKING:
 def annotators(
     cohort: Path = COHORT, votes: list[Path] | None = VOTES, labels: list[Path] | None = LABELS, as_json: bool = JSON
 ) -> None:
-    """What annotators are worth: coverage, conflict and estimated error rates, in all and by condition.
+    """What annotators are worth: coverage, overlap, conflict and estimated error rates, in all and by condition.
 
-    Labels of the cohort or of --labels tell the error rates where they overlap with votes. Without labels the rates
-    rest on the votes alone, and on typical rates of a program.
+    Anchors are among them. Labels of the cohort or of --labels tell the error rates where they overlap with votes.
+    Without labels the rates rest on the votes alone, and on typical rates of the kind of annotator.
 
     Example: whatelse annotators cohort --votes votes.parquet --labels labels.csv
     """
@@ -45,9 +43,8 @@ def annotators(
         *([Votes.of_cohort(opened)] if not labels and opened.known.any() else []),
         *read_vote_files(votes or [], opened, "skip"),
     ]
-    if not all_votes:
-        raise InputError("there are no votes and no labels: give --votes or --labels")
-    filled, posterior = estimate_rates(all_votes)
+    rated = estimate_rates(all_votes)[0] if all_votes else ()  # as `fit` rates them: without anchors
+    filled, posterior = estimate_rates([*rated, Votes.of_anchors(opened)])
     rows = analyse_annotators(filled, posterior=posterior)
     labelled = sum((v.known for v in filled if v.certain), np.zeros(filled[0].known.shape, bool))
     by_condition = [
@@ -67,7 +64,7 @@ def annotators(
         if v.known[:, i].any()
     ]
     if as_json:
-        typer.echo(json.dumps({"annotators": [asdict(row) for row in rows], "by_condition": by_condition}, indent=1))
+        print_json({"annotators": [asdict(row) for row in rows], "by_condition": by_condition})
         return
     table = Table("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
     for row in rows:
@@ -84,7 +81,7 @@ def _by_condition(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         counts = (f"{row[name]:,}" for name in ("votes", "yes", "labelled"))
         odds = row["log_odds_of_yes"]
-        worth = "nothing" if odds <= 0 else f"odds x {min(math.exp(odds), 9999):,.0f}"
+        worth = "nothing" if odds <= 0 else f"odds x {min(math.exp(odds), 9999):,.0f}" if row["yes"] else "never said"
         rates = (f"{row['sensitivity']:.1%}", f"{row['false_positive']:.2%}")
         table.add_row(row["annotator"], row["condition"], *counts, *rates, worth)
     return table

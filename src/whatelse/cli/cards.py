@@ -1,8 +1,7 @@
-"""`cards report | evaluate | mode`: cards of CDS Hooks."""
+"""`cards report | mode`: cards of CDS Hooks."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,12 +13,14 @@ import typer
 
 from whatelse.cli.database import DATABASE_OPTION, open_store
 from whatelse.cli.options import JSON, SOURCE, add_group
+from whatelse.cli.tables import print_json
+from whatelse.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     text = "Cards of CDS Hooks: what was shown, and the mode."
-    add_group(app, "cards", text, report=report, evaluate=evaluate, mode=set_mode)
+    add_group(app, "cards", text, report=report, mode=set_mode)
 
 
 @contextmanager
@@ -49,19 +50,34 @@ def set_mode(
 
 
 def report(
-    days: float = typer.Option(30, "--days", help="How far back."),
+    model: Path | None = typer.Argument(None, help="The model file that served; with VISITS: compare."),
+    visits: list[Path] | None = typer.Argument(None, help="Records of the same visits with their coded diagnoses."),
+    days: float | None = typer.Option(None, "--days", help="How far back. [30; to compare: 365]"),
     as_json: bool = JSON,
+    source: str | None = SOURCE,
+    threshold: float = typer.Option(0.5, "--threshold", help="To compare: least probability of a card."),
+    out: Path | None = typer.Option(None, "--out", help="To compare: HTML page to write, with tables and plot."),
     database: str = DATABASE_OPTION,
 ) -> None:
-    """Cards shown, or in silent mode computed: per 100 visits, by condition, and their outcomes.
+    """Cards shown, or in silent mode computed; or these cards against later diagnoses.
+
+    Without arguments: cards per 100 visits, by condition, and their outcomes. With a model and visits: precision,
+    recall, cards per 100 visits, calibration.
 
     Example: whatelse cards report --days 7
+
+    Example: whatelse cards report department.model discharged.json --source fhir --out report.html
     """
+    if model is not None:
+        if not visits:
+            raise InputError("to compare cards with diagnoses, give the model and the records of the visits")
+        return _compare(model, visits, source, threshold, 365 if days is None else days, out, database)
+    days = 30 if days is None else days
     since = datetime.now(UTC) - timedelta(days=days)
     with _log(database) as log:
         found = summary(log.looks(since), log.all_cards(since))
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        print_json(found)
         return
     typer.echo(
         f"{found['visits']:,} visits, {found['looks']:,} calls; all of the record was seen in {found['whole']:,}"
@@ -76,19 +92,10 @@ def report(
         typer.echo(f"  a threshold of {at} would show {per:.1f} cards per 100 visits")
 
 
-def evaluate(
-    model: Path = typer.Argument(..., help="The model file that served during the pilot."),
-    visits: list[Path] = typer.Argument(..., help="Records of the same visits with their coded diagnoses."),
-    source: str | None = SOURCE,
-    threshold: float = typer.Option(0.5, "--threshold", help="Least probability of a card, for the rows by condition."),
-    days: float = typer.Option(365, "--days", help="How far back looks are taken."),
-    out: Path | None = typer.Option(None, "--out", help="HTML page to write, with tables and plot."),
-    database: str = DATABASE_OPTION,
+def _compare(
+    model: Path, visits: list[Path], source: str | None, threshold: float, days: float, out: Path | None, database: str
 ) -> None:
-    """Compare the cards of silent mode with later diagnoses: precision, recall, cards per 100 visits, calibration.
-
-    Example: whatelse cards evaluate department.model discharged.json --source fhir --out report.html
-    """
+    """Compare the cards of silent mode with later diagnoses: precision, recall, cards per 100 visits, calibration."""
     from whatelse.evaluation.silent_mode import silent_report
     from whatelse.io.files import write_whole
     from whatelse.sources import read_visits

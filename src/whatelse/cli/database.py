@@ -39,7 +39,7 @@ def open_store(database: str, new: bool = True) -> Iterator[Store]:
 
 
 def open_decisions(place: str, error: float | None = None) -> Decisions:
-    """Decisions of a database, or of a file that `decisions export` wrote, weighed and judged together."""
+    """Decisions of a database, or of a file that `store decisions` wrote, weighed and judged together."""
     from whatelse.annotators.decisions import combine, opinions_of, read_opinions
 
     if place.endswith((".csv", ".parquet")) and "://" not in place:

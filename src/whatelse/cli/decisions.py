@@ -1,16 +1,18 @@
-"""`decisions show`: what people decided, and how far they agree."""
+"""`store decisions`: what people decided, how far they agree, and their decisions as labels."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli.database import DATABASE_OPTION, open_decisions
+from whatelse.cli.database import DATABASE_OPTION, open_decisions, open_store
 from whatelse.cli.options import JSON
-from whatelse.cli.tables import print_table
+from whatelse.cli.tables import print_json, print_table
+from whatelse.errors import WhatelseError
+from whatelse.io.files import writing
 
 if TYPE_CHECKING:
     from whatelse.annotators.decisions import Decisions, Opinion
@@ -19,7 +21,10 @@ LOW_RANK, HIGH_RANK = 8, 3
 LISTED = 10  # conditions
 
 
-def show(
+def decisions(
+    out: Path | None = typer.Option(
+        None, "--out", help="Write decisions as labels instead, one row per visit and tag: .csv or .parquet."
+    ),
     database: str = DATABASE_OPTION,
     low: int = typer.Option(LOW_RANK, "--low", min=2, help="Confirmed tags from this rank on were ranked too low."),
     high: int = typer.Option(HIGH_RANK, "--high", min=1, help="Rejected tags up to this rank were ranked too high."),
@@ -27,12 +32,16 @@ def show(
 ) -> None:
     """How often people agree with each other and with the model: tags ranked too low, tags ranked too high.
 
-    Example: whatelse decisions show --database sqlite:///whatelse.db
+    Example: whatelse store decisions --database sqlite:///whatelse.db
+
+    Example: whatelse store decisions --out decisions.csv
     """
+    if out is not None:
+        return _export(out, database)
     found = open_decisions(database)
     said = _shown(found, low, high)
     if as_json:
-        typer.echo(json.dumps(said, indent=1))
+        print_json(said)
         return
     typer.echo(f"{said['decisions']:,} decisions of {said['people']:,} people on {said['visits']:,} visits")
     if said["twice"]:
@@ -48,6 +57,20 @@ def show(
             visits = ", ".join(row["visits"]) + " …" * (row["times"] > len(row["visits"]))
             rows.append((row["condition"], f"{row['times']:,}", f"{row['probability']:.1%}", visits))
         print_table(("condition", "times", "probability shown", "visits"), rows, title)
+
+
+def _export(out: Path, database: str) -> None:
+    """Write one row per visit and tag that stands confirmed or rejected."""
+    if out.suffix not in (".csv", ".parquet"):
+        raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
+    with open_store(database, new=False) as store, writing(out) as stream:
+        from whatelse.store.labels import labels, to_csv, to_parquet
+
+        if out.suffix == ".csv":
+            count = sum(stream.write(line.encode()) > 0 for line in to_csv(labels(store))) - 1
+        else:
+            count = to_parquet(labels(store), stream)
+    typer.echo(f"wrote {count:,} labels to {out}")
 
 
 def _shown(found: Decisions, low: int, high: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def demo(
     serve: bool | None = typer.Option(
         None, "--serve/--no-serve", help="End by serving the tagging page. [if a terminal is attached]"
     ),
-    visits: int = typer.Option(2_000, "--visits", min=1_000, help="Visits to learn from; a quarter as many to test."),
+    visits: int = typer.Option(2_000, "--visits", min=2_000, help="Visits to learn from; a quarter as many to test."),
 ) -> None:
     """Simulate a department, ask the shipped model, learn from anchors and few labels, ask: what else?
 

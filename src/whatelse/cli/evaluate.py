@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import fields
@@ -15,7 +14,7 @@ from whatelse.cli.model_tables import print_comparison, print_measured, print_re
 from whatelse.cli.options import DRAWS, ENGINE, JSON, LABELS, MASTER, MODEL, SEED, Engine, settings
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import visits_to_test
-from whatelse.cli.tables import print_note
+from whatelse.cli.tables import print_json, print_note
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def evaluate(
 
     tagger = Tagger.load(model)
     opened = Cohort.open(cohort) if engine == "local" else visits_to_test(cohort, master, seed)
+    if tagger.profiles_ and tagger.conditions_ != opened.conditions:
+        tagger = Tagger.from_knowledge(opened.vocabulary.anchors)
     if against is not None:
         _compare(Tagger.load(against), tagger, opened, labels or [], require, max_visits, seed, as_json)
         return
@@ -75,7 +76,7 @@ def evaluate(
         opened = with_labels(opened, file)
     measured = measure(tagger, opened, draws=draws, seed=seed, threshold=threshold)
     if as_json:
-        typer.echo(json.dumps({"model": str(model), "cohort": str(cohort)} | measured, indent=1, allow_nan=False))
+        print_json({"model": str(model), "cohort": str(cohort)} | measured)
         return
     print_measured(measured)
 
@@ -98,7 +99,7 @@ def _compare(
     judged = LabelSet.read(labels, cohort) if labels else None
     found = compare_models(old, new, cohort, judged, visits=visits, seed=seed)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1, allow_nan=False))
+        print_json(found.to_json())
     else:
         print_comparison(found)
     if require is not None and found.verdict not in ACCEPTED[require]:

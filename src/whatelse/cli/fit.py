@@ -36,9 +36,11 @@ from whatelse.explanations import UNCALIBRATED
 
 if TYPE_CHECKING:
     from whatelse.annotators import NoiseRates
+    from whatelse.annotators.data_checks import Doubt
     from whatelse.annotators.label_set import LabelSet
     from whatelse.cohort import Cohort
 
+FEW_DOUBTS = 4  # doubts about single conditions that are printed one by one
 MOST_MOVED = 8  # findings that are printed
 
 
@@ -98,8 +100,8 @@ def fit(
             lesson, _ = read_lesson(opened, labels or [], decisions, error, skip_other_labels, votes=votes or [])
         given = _rates(opened.conditions, rates) if rates is not None else None
         learn_from = opened if lesson is None else lesson.on(opened)
-        for doubt in (found := doubts(learn_from, given)):
-            print_note(str(doubt))
+        found = doubts(learn_from, given)
+        _print_doubts(found, cohort)
         refuse_hopeless(found)
         tagger, visits = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed), len(opened)
         began = time.perf_counter()
@@ -126,6 +128,17 @@ def fit(
         return
     typer.echo(f"next: whatelse evaluate {model} TEST-COHORT, or")
     typer.echo(f"      whatelse tag {model} VISITS --confirmed {shlex.quote(tagger.conditions_[0])}")
+
+
+def _print_doubts(found: list[Doubt], cohort: Path) -> None:
+    """What concerns all conditions in full; what concerns single ones in a line, where there is much of it."""
+    single = [doubt for doubt in found if doubt.condition]
+    for doubt in found:
+        if len(single) <= FEW_DOUBTS or not doubt.condition:
+            print_note(str(doubt))
+    if len(single) > FEW_DOUBTS:
+        names = ", ".join(dict.fromkeys(str(doubt.condition) for doubt in single))
+        print_note(f"expect little of {names}: 'whatelse anchors check {shlex.quote(str(cohort))}' says why")
 
 
 # ---- reading

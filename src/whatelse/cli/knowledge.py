@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli.options import add_group
-from whatelse.cli.tables import print_table
+from whatelse.cli.options import JSON, add_group
+from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import ConditionError, InputError
 from whatelse.explanations import SHOWN
 
@@ -28,8 +28,8 @@ FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, 
 
 def register(app: typer.Typer) -> None:
     app.command()(ask)
-    text = "The knowledge base: list, find, show, check, begin an entry."
-    add_group(app, "conditions", text, list=list_conditions, find=find, show=show, check=check, new=new)
+    text = "The knowledge base: list, show, check, begin an entry."
+    add_group(app, "conditions", text, list=list_conditions, show=show, check=check, new=new)
 
 
 def ask(
@@ -41,7 +41,7 @@ def ask(
     rejected: list[str] = typer.Option([], "--rejected", help="A condition that is ruled out; may be repeated."),
     age: float | None = typer.Option(None, "--age", help="Age in years."),
     sex: str | None = typer.Option(None, "--sex", help="F or M."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """What else might this patient have? Answers from a note typed here, without any data.
 
@@ -57,7 +57,7 @@ def ask(
     questions = reading.ask(known)
     titles = tagger.titles_
     if as_json:
-        return typer.echo(json.dumps(_answer(tagger, reading, known, found, questions), indent=1))
+        return print_json(_answer(tagger, reading, known, found, questions))
     stated = [tag.title or tag.condition for tag in found.tags if tag.stated]
     if stated or known.confirmed:
         names = [tagger.title(name) for name in known.confirmed] + stated
@@ -75,7 +75,13 @@ def ask(
         print_table(("must not be missed", *head, "would settle it"), rows)
     if questions:
         asked = [
-            (f"{tagger.title(q.finding)}?", tagger.title(q.about), f"{q.now:.0%}", f"{q.if_yes:.0%}", f"{q.if_no:.0%}")
+            (
+                f"{titles.get(q.finding, q.finding)}?",
+                tagger.title(q.about),
+                f"{q.now:.0%}",
+                f"{q.if_yes:.0%}",
+                f"{q.if_no:.0%}",
+            )
             for q in questions[:5]
         ]
         print_table(("worth asking", "moves", "now", "if yes", "if no"), asked)
@@ -105,14 +111,14 @@ def _visit(note: str, age: float | None, sex: str | None) -> Visit:
 
 def _named(tagger: Tagger, names: list[str]) -> list[str]:
     """Conditions as people write them: `Kidney stone` is `kidney_stone`."""
-    from whatelse.knowledge.matching import plain
+    from whatelse.knowledge.entries import plain
 
     known = {plain(name): name for name in tagger.conditions_}
     known |= {plain(profile.title): name for name, profile in tagger.profiles_.items()}
     out = []
     for name in names:
         if plain(name) not in known:
-            raise ConditionError(f"{name!r} is not a condition of this model; see 'whatelse conditions find {name}'")
+            raise ConditionError(f"{name!r} is not a condition of this model; see 'whatelse conditions list {name}'")
         out.append(known[plain(name)])
     return out
 
@@ -150,27 +156,20 @@ def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any
 
 
 def list_conditions(
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."), knowledge: list[Path] | None = OVERLAY
-) -> None:
-    """All conditions of the knowledge base.
-
-    Example: whatelse conditions list --json
-    """
-    _print(list(_base(knowledge).conditions.values()), as_json)
-
-
-def find(
-    words: list[str] = typer.Argument(..., help="Words of a name or title, or the beginning of an ICD code."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    words: list[str] | None = typer.Argument(
+        None, help="Words of a name or title, or the beginning of an ICD code. [all conditions]"
+    ),
+    as_json: bool = JSON,
     knowledge: list[Path] | None = OVERLAY,
 ) -> None:
-    """Conditions by words of their names or by code.
+    """Conditions of the knowledge base: all, or those with these words in their names or with this code.
 
-    Example: whatelse conditions find lung clot
+    Example: whatelse conditions list lung clot
     """
-    found = _base(knowledge).find(" ".join(words))
+    base = _base(knowledge)
+    found = base.find(" ".join(words)) if words else list(base.conditions.values())
     if not found:
-        raise ConditionError(f"no condition has {' '.join(words)!r} among its names or codes; try fewer words")
+        raise ConditionError(f"no condition has {' '.join(words or ())!r} among its names or codes; try fewer words")
     _print(found, as_json)
 
 
@@ -183,7 +182,7 @@ def _base(knowledge: list[Path] | None) -> Knowledge:
 def _print(found: list[Condition], as_json: bool) -> None:
     if as_json:
         names = ("name", "title", "kind", "codes", "must_not_miss")
-        return typer.echo(json.dumps([{name: getattr(c, name) for name in names} for c in found], indent=1))
+        return print_json([{name: getattr(c, name) for name in names} for c in found])
     table = []
     for c in found:
         codes = ", ".join(c.codes.get("icd10", ())[:6])
@@ -194,9 +193,12 @@ def _print(found: list[Condition], as_json: bool) -> None:
 def show(
     name: str = typer.Argument(..., help="Name of a condition, as 'conditions list' prints it."),
     review: bool = typer.Option(False, "--review", help="Print what a reviewing clinician should check first."),
+    cohort: Path | None = typer.Option(
+        None, "--cohort", help="Cohort folder ('build --vocabulary-from emergency'): what its cases have, beside."
+    ),
     knowledge: list[Path] | None = OVERLAY,
 ) -> None:
-    """One entry, as a clinician reads it.
+    """One entry, as a clinician reads it; with a cohort, what local records say beside what is written.
 
     Example: whatelse conditions show pulmonary_embolism
     """
@@ -204,9 +206,10 @@ def show(
     condition = base.conditions.get(name) or base.conditions.get(name.lower().replace(" ", "_").replace("-", "_"))
     if condition is None:
         raise ConditionError(
-            f"the knowledge base has no condition {name!r}; look with 'whatelse conditions find {name}'"
+            f"the knowledge base has no condition {name!r}; look with 'whatelse conditions list {name}'"
         )
     danger = ("harmless", "unpleasant", "serious", "must not be missed")[condition.danger]
+    records, cases = _records(cohort, condition)
     typer.echo(f"{condition.title} ({condition.name}): {condition.kind}, {danger}")
     typer.echo(f"{1000 * condition.share:.3g} in 1,000 emergency visits{_factors(condition)}")
     typer.echo("called: " + ", ".join(condition.names or base.concepts[condition.name].same))
@@ -216,7 +219,7 @@ def show(
     parts = {"findings": "cases have", "risk": "at risk", "home_drugs": "takes at home", "given": "is given"}
     for part, title in (parts | {"proof": "nearly proves it"}).items():
         if entries := getattr(condition, part):
-            _frequencies(base, title, entries)
+            _frequencies(base, title, entries, records)
     if condition.against:
         typer.echo("speaks against it: " + ", ".join(base.title(f).lower() for f in condition.against))
     if condition.goes_with:
@@ -226,8 +229,14 @@ def show(
         typer.echo("mistaken for: " + ", ".join(base.title(other) for other in condition.mistaken_for))
     if condition.settle:
         typer.echo(f"would settle it: {condition.settle}")
+    if cohort is not None:
+        typer.echo(f"here: {cases:,} cases in {cohort}")
     if review:
-        _review(base, condition)
+        from whatelse.knowledge.review import review as lines_to_check
+
+        typer.echo("\nto check first:")
+        for line in lines_to_check(base, condition, records, cases):
+            typer.echo(f"- {line}")
 
 
 def _factors(condition: Condition) -> str:
@@ -236,40 +245,44 @@ def _factors(condition: Condition) -> str:
     return "; " + ", ".join(factors) if factors else ""
 
 
-def _frequencies(base: Knowledge, title: str, entries: Any) -> None:
+def _frequencies(base: Knowledge, title: str, entries: Any, records: Mapping[str, float]) -> None:
     """Findings by how often cases have them, each with how many times as often as all visits."""
     for low, words in FREQUENCY:
         high = next((limit for limit, _ in reversed(FREQUENCY) if limit > low), 2.0)
         some = [(name, p) for name, p in entries.items() if low <= p < high]
         if some:
-            shown = ", ".join(f"{base.title(name)} ({p:.0%}{_telling(base, name, p)})" for name, p in some)
+            shown = ", ".join(_cell(base, name, p, records) for name, p in some)
             typer.echo(f"{title}, {words}: {shown}")
 
 
-def _telling(base: Knowledge, name: str, p: float) -> str:
-    concept = base.concept(name.rpartition(":")[2])
-    if ":" in name or concept is None or not concept.rate:
-        return ""
-    return f", {p / concept.rate:.2g} times as often as all visits"
+def _cell(base: Knowledge, name: str, p: float, records: Mapping[str, float]) -> str:
+    """A finding with how often cases have it, how many times the usual that is, and what local records say."""
+    from whatelse.knowledge.review import times_as_often
+
+    times = times_as_often(base, name, p)
+    usual = f", {times:,.0f} times the usual" if times >= 2 else f", {times:.1f} times the usual" if times else ""
+    here = f"; here {records[name]:.0%}" if name in records else ""
+    return f"{base.title(name)} ({p:.0%}{usual}{here})"
 
 
-def _review(base: Knowledge, condition: Condition) -> None:
-    """What a reviewer should check first: strong claims, odd shares, what nothing tells apart."""
-    typer.echo("\nto review first:")
-    strong = [
-        name
-        for name, p in condition.findings.items()
-        if (c := base.concept(name)) is not None and c.rate and p / c.rate > 30
-    ]
-    typer.echo(f"- more than 30 times as often as in all visits: {', '.join(strong) or 'nothing'}")
-    shared = sorted(
-        ((len(condition.findings.keys() & other.findings.keys()), other.name) for other in base.conditions.values()
-         if other.name != condition.name),
-        reverse=True,
-    )[:3]  # fmt: skip
-    typer.echo("- shares most findings with: " + ", ".join(f"{name} ({count})" for count, name in shared))
-    typer.echo(f"- is {1000 * condition.share:.3g} in 1,000 visits right for your department?")
-    typer.echo("- would a record that names it say so in other words than those above?")
+def _records(cohort: Path | None, condition: Condition) -> tuple[dict[str, float], int]:
+    """Finding -> share of a cohort's cases that have it; cases are labelled, or named where no label is known."""
+    import numpy as np
+
+    from whatelse.cohort import Cohort
+
+    if cohort is None:
+        return {}, 0
+    opened = Cohort.open(cohort)
+    if condition.name not in opened.conditions:
+        raise ConditionError(f"{cohort} is not about {condition.name!r}: build it with '--vocabulary-from emergency'")
+    i = opened.conditions.index(condition.name)
+    labelled = opened.Y is not None and bool(opened.known[:, i].any())
+    cases = np.flatnonzero(opened.Y[:, i] if labelled and opened.Y is not None else opened.A[:, i])
+    if not cases.size:
+        return {}, 0
+    means = np.asarray(opened.X[cases].mean(0)).ravel()
+    return dict(zip(opened.vocabulary.names, means.tolist(), strict=True)), int(cases.size)
 
 
 def check(file: Path = typer.Argument(..., help="Knowledge file of your own (YAML).")) -> None:

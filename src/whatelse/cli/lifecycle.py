@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from whatelse.cli.evaluate import Require
 from whatelse.cli.fit import read_lesson
 from whatelse.cli.model_tables import difference, print_comparison
 from whatelse.cli.progress import progress_bar
-from whatelse.cli.tables import print_note, print_table
+from whatelse.cli.tables import print_json, print_note, print_table
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def refit(
     found = done.comparison
     if as_json:
         said = {"put": done.put, "fair": done.fair, "learned_from": done.learned_from, "comparison": found.to_json()}
-        typer.echo(json.dumps(said, indent=1, allow_nan=False))
+        print_json(said)
     else:
         print_comparison(found, conditions=False)
         if not done.fair:
@@ -107,7 +106,7 @@ def _refit_workbench(model: Path, root: Path, visits: list[Path] | None, as_json
         progress("reading the records", 0, 4)
         outcome = learn_in(folder, model, list(records_of(folder.open(), visits)), progress=progress)
     if as_json:
-        typer.echo(json.dumps(outcome.to_json(), indent=1))
+        print_json(outcome.to_json())
         return
     print_outcome(outcome)
     typer.echo(f"next: whatelse refit {model} --workbench {root} --promote, or --drop")
@@ -178,7 +177,7 @@ def show_drift(
     weeks = drift.by_week(records, vocabulary)
     found = drift.alarms(vocabulary, weeks, open_decisions(decisions).opinions if decisions else ())
     if as_json:
-        typer.echo(json.dumps(drift.summary(vocabulary, weeks, found), indent=1))
+        print_json(drift.summary(vocabulary, weeks, found))
     else:
         for alarm in found:
             typer.echo(alarm.sentence)

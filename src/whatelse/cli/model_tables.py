@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whatelse.tagger import Tagger
 
 WORTH = 0.1  # log odds that another condition must bring to be named
+SAID = 0.05  # log odds below which a reason is not printed: it would read +0.0
 WORTH_ABSENT = 0.5  # and all that a part of the record does not have
 METRICS = ("accuracy", "top5", "mrr")
 
@@ -175,8 +176,10 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
     table.add_column("because")
     for tag in said["tags"]:
         beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
-        absent = [f"not in the {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT]
-        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"]), *absent])
+        absent = [
+            f"findings absent from {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT
+        ]
+        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"] if abs(r["log_odds"]) >= SAID), *absent])
         table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
     terminal.print(table)
     if said["certified"]:
@@ -187,8 +190,10 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
 
 
 def _reason(reason: dict[str, Any]) -> str:
-    name = escape(reason["finding"])
-    return f"{'' if reason['present'] else 'no '}{name} ({reason['log_odds']:+.1f})"
+    """A finding as people read it: an anchor is a mention of its condition."""
+    kind, _, value = reason["finding"].rpartition(":")
+    name = f"mention of {value}" if kind == "anchor" else reason["finding"].replace("_", " ")
+    return f"{'' if reason['present'] else 'no '}{escape(name)} ({reason['log_odds']:+.1f})"
 
 
 def _interval(entry: dict[str, Any], metric: str) -> str:

@@ -64,7 +64,7 @@ VOTES = typer.Option(
     None, "--votes", help="CSV or Parquet file of votes, which may err (visit, condition, value, annotator); repeat."
 )
 DECISIONS = typer.Option(
-    None, "--decisions", help="Tags that people confirmed and rejected: database URL, or file of 'decisions export'."
+    None, "--decisions", help="Tags that people confirmed and rejected: database URL, or file of 'store decisions'."
 )
 ANNOTATOR_ERROR = typer.Option(
     None, "--annotator-error", min=0.001, max=0.45, help="Error rate of decisions. [estimated where two people decided]"
@@ -107,6 +107,20 @@ def add_group(app: typer.Typer, name: str, text: str, **commands: Callable[..., 
         group.command(command.replace("_", "-"))(function)
     app.add_typer(group, name=name)
     return group
+
+
+def arrange(app: typer.Typer, panels: dict[str, tuple[str, ...]]) -> None:
+    """Put commands into panels of `--help`, in the order of the panels."""
+    order = [(panel, name) for panel, names in panels.items() for name in names]
+    place = {name: (at, panel) for at, (panel, name) in enumerate(order)}
+
+    def name_of(entry: Any) -> str:
+        return str(entry.name or entry.callback.__name__)
+
+    app.registered_commands.sort(key=lambda entry: place[name_of(entry)][0])
+    entries: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for entry in entries:
+        entry.rich_help_panel = place[name_of(entry)][1]
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:

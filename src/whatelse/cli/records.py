@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from dataclasses import fields, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,20 @@ import typer
 from whatelse.cli import options
 from whatelse.cli.progress import track
 from whatelse.cli.spark import build_on_spark
-from whatelse.cli.tables import print_inspection, print_note, print_summary
+from whatelse.cli.tables import print_inspection, print_left_out, print_note, print_summary
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
+from whatelse.visits import TEXT_FIELDS
 
 if TYPE_CHECKING:
-    from whatelse.cohort import Cohort
+    from whatelse.annotators import AnchorSet
+    from whatelse.cohort import Cohort, Vocabulary
+    from whatelse.cohort.proposal import Proposal
     from whatelse.simulate import Departures
+    from whatelse.sources import VisitReader
+    from whatelse.visits import Visit
 
+SHIPPED = "emergency-23"  # conditions that come with the package
 # Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
 
 
@@ -93,9 +100,12 @@ def inspect_table(
         typer.echo("keep this as a column map with --out FILE, and correct it there")
         return
     write_whole(out, found.to_yaml().encode())
-    typer.echo(f"wrote {out}: check and correct it, then")
-    typer.echo(f"next: whatelse build {shlex.quote(str(file))} --map {shlex.quote(str(out))} --out cohort")
-    typer.echo("      and --conditions FILE, for conditions other than the shipped ones of emergency medicine")
+    for note in found.notes:
+        print_note(note)
+    skip = " --on-error skip" if found.notes else ""
+    typer.echo(f"wrote {out}: check it, and correct it where it is wrong")
+    typer.echo(f"next: whatelse build {shlex.quote(str(file))} --map {shlex.quote(str(out))} --out cohort{skip}")
+    typer.echo("      add --conditions FILE for conditions of your own")
 
 
 def split(
@@ -137,7 +147,10 @@ def build(
     files: list[Path] = typer.Argument(..., metavar="FILES…", help="The files or the folder to read."),
     out: Path | None = typer.Option(None, "--out", help="Folder to save the cohort in; without it, only report."),
     conditions: Path | None = typer.Option(
-        None, "--conditions", help="Conditions and anchors: YAML, NHAMCS JSON, or a folder of source|identifier files."
+        None,
+        "--conditions",
+        help="Conditions and anchors: YAML, NHAMCS JSON, or a folder of source|identifier files; emergency-23: the "
+        "shipped ones. [conditions of the knowledge base that the notes name often enough, else emergency-23]",
     ),
     unanchored: bool = typer.Option(
         False, "--unanchored", help="Keep conditions without anchors; 'fit --labels' learns them from labels alone."
@@ -145,7 +158,8 @@ def build(
     vocabulary_from: Path | None = typer.Option(
         None,
         "--vocabulary-from",
-        help="Use the findings of this cohort (for test data), and read files as it was read.",
+        help="Use the findings of this cohort (for test data), and read files as it was read; or of a shipped model: "
+        "emergency, about its conditions or about those of --conditions that it knows.",
     ),
     test: Path | None = typer.Option(None, "--test", help="Folder for a random share of the visits, to test on."),
     test_share: float = typer.Option(0.25, "--test-share", help="For --test: share of the visits to test on."),
@@ -180,6 +194,7 @@ def build(
     from whatelse.annotators import AnchorSet
     from whatelse.cohort import build_cohort
     from whatelse.cohort.folder import vocabulary_of
+    from whatelse.learning.shipped import NAMES as SHIPPED_MODELS
 
     if str(files[0]) in SOURCES and not files[0].exists():  # as version 0.2 had it
         source, files = str(files[0]), files[1:]
@@ -188,10 +203,14 @@ def build(
             raise InputError(f"no files: {source!r} reads {SOURCES[source].reads}")
     if test is not None and out is None:
         raise InputError("--test needs --out: the folder for the visits to learn from")
-    if vocabulary_from is not None and conditions is not None:
+    shipped = str(vocabulary_from) in SHIPPED_MODELS and not Path(str(vocabulary_from)).exists()
+    if vocabulary_from is not None and conditions is not None and not shipped:
         raise InputError("--vocabulary-from brings its own conditions: leave --conditions out")
-    known = vocabulary_of(vocabulary_from) if vocabulary_from is not None else None
-    anchors = AnchorSet.load(conditions) if conditions is not None else AnchorSet.shipped()
+    known = None
+    if vocabulary_from is not None:
+        known = _shipped_vocabulary(str(vocabulary_from), conditions) if shipped else vocabulary_of(vocabulary_from)
+    named = conditions is not None and str(conditions) != SHIPPED
+    anchors = AnchorSet.load(conditions) if conditions is not None and named else AnchorSet.shipped()
     bare = set() if unanchored else set(anchors.names) - set(anchors.anchored().names)
     if bare:
         print_note(
@@ -225,8 +244,14 @@ def build(
     like = known.source if known is not None else None
     reader = options.read(files, option, source=source, columns=columns, on_error=on_error, like=like)
     chosen = choice(survey=reader.description["source"] == "nhamcs")
+    first: list[Visit] = []
+    proposed, written = None, None
+    if conditions is None and known is None:
+        first, proposed = _propose(reader, anchors)
+        anchors = proposed.anchors if proposed is not None else anchors
+        written = _write_conditions(anchors, out) if proposed is not None and out is not None else None
     cohort = build_cohort(
-        track(reader, "reading visits"),
+        track(chain(first, reader), "reading visits"),
         anchors,
         **chosen,
         rules=rules,
@@ -236,10 +261,11 @@ def build(
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None and test is None else None  # before printing: a closed pipe ends it
-    for kind, count in sorted(reader.left_out.items()):
-        print_note(f"left out {count:,} rows: {kind}")
+    print_left_out(reader)
     print_summary(cohort)
-    if conditions is None and known is None:
+    if proposed is not None:
+        _print_proposal(proposed, written)
+    elif conditions is None and known is None:
         typer.echo(f"about the {len(cohort.conditions)} shipped conditions; --conditions FILE is for others")
     if out is None:
         typer.echo("nothing was saved: give --out to keep the cohort")
@@ -249,6 +275,56 @@ def build(
     else:
         typer.echo(f"saved as {saved}")
     typer.echo(f"next: whatelse anchors check {shlex.quote(str(out))}")
+
+
+def _shipped_vocabulary(model: str, conditions: Path | None) -> Vocabulary:
+    """The findings of a shipped model, about its own conditions or about others that the knowledge base knows."""
+    from whatelse.annotators import AnchorSet
+    from whatelse.learning.shipped import load_shipped, model_for
+
+    if conditions is None:
+        return load_shipped(model).vocabulary
+    found, unknown = model_for(AnchorSet.load(conditions))
+    if unknown:
+        print_note(f"{len(unknown)} conditions are unknown to the knowledge base: {', '.join(unknown)}")
+    return found.vocabulary
+
+
+# ---- conditions that are proposed
+
+
+def _propose(reader: VisitReader, shipped: AnchorSet) -> tuple[list[Visit], Proposal | None]:
+    """The first visits, and the conditions that they name often enough. None: truth names the shipped conditions."""
+    from whatelse.cohort.proposal import SAMPLE, propose_conditions
+    from whatelse.knowledge import load_knowledge
+
+    first = list(track(islice(reader, SAMPLE), "looking for conditions"))
+    truth = {name for visit in first for name in visit.truth or ()}
+    if truth & set(shipped.names) or not any(getattr(visit, field) for visit in first for field in TEXT_FIELDS):
+        return first, None
+    return first, propose_conditions(first, load_knowledge())
+
+
+def _write_conditions(anchors: AnchorSet, out: Path) -> Path:
+    """Write proposed conditions beside the cohort, for people to edit; a file that is there may have been edited."""
+    import yaml
+
+    from whatelse.io.files import write_whole
+
+    path = out.with_name(f"{out.name}-conditions.yaml")
+    if path.exists():
+        raise InputError("is there and may have been edited: give it with --conditions, or remove it first", file=path)
+    text = yaml.safe_dump(anchors.to_json(), allow_unicode=True, sort_keys=False, default_flow_style=None, width=120)
+    write_whole(path, text.encode())
+    return path
+
+
+def _print_proposal(proposed: Proposal, written: Path | None) -> None:
+    counts = zip(proposed.anchors.conditions, proposed.visits, strict=True)
+    names = ", ".join(f"{condition.title} ({visits:,})" for condition, visits in counts)
+    typer.echo(f"{len(proposed.visits)} conditions occur often enough in {proposed.looked_at:,} visits: {names}")
+    if written is not None:
+        typer.echo(f"they are in {written}: edit it and build again with --conditions {shlex.quote(str(written))}")
 
 
 # ---- reading

@@ -1,4 +1,4 @@
-"""`serve`, `token create | list | revoke`, `decisions export`; store.py adds what looks after the database."""
+"""`serve`, `token create | list | revoke`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import Any, Literal
 
 import typer
 
-from whatelse.cli import store
 from whatelse.cli.database import DATABASE, DATABASE_OPTION, needs, open_store
 from whatelse.cli.options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE, add_group
 from whatelse.errors import WhatelseError
-from whatelse.io.files import writing
 
 
-def register(app: typer.Typer) -> typer.Typer:
-    """Add the commands of this module; returns the group `decisions`, to which others add."""
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
     app.command()(serve)
     text = "Tokens that let people and programs in."
     add_group(app, "token", text, create=create, list=list_tokens, revoke=revoke)
-    decisions = add_group(app, "decisions", "What people decided.", export=export)
-    store.register(app)
-    return decisions
 
 
 def serve(
@@ -135,25 +130,6 @@ def revoke(
     with open_store(database, new=False) as store:
         store.access.revoke(number)
     typer.echo(f"token {number} is revoked")
-
-
-def export(
-    out: Path = typer.Option(..., "--out", help="File to write: .csv or .parquet."), database: str = DATABASE_OPTION
-) -> None:
-    """Write decisions as labels: one row per visit and tag that stands confirmed or rejected.
-
-    Example: whatelse decisions export --out decisions.csv
-    """
-    if out.suffix not in (".csv", ".parquet"):
-        raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
-    with open_store(database, new=False) as store, writing(out) as stream:
-        from whatelse.store.labels import labels, to_csv, to_parquet
-
-        if out.suffix == ".csv":
-            count = sum(stream.write(line.encode()) > 0 for line in to_csv(labels(store))) - 1
-        else:
-            count = to_parquet(labels(store), stream)
-    typer.echo(f"wrote {count:,} labels to {out}")
 
 
 def _server() -> Any:

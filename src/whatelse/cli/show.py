@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from whatelse.cli.options import JSON, RECORDS
-from whatelse.cli.tables import print_common, print_summary, print_table, print_visit
+from whatelse.cli.tables import print_common, print_json, print_summary, print_table, print_visit
 from whatelse.errors import CohortError, InputError
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def show(
         return print_visit(opened, int(rows[0]), _record(opened, visit, visits))
     top = 25 if top is None else top
     if as_json:
-        return typer.echo(json.dumps(_cohort(opened, top), indent=1))
+        return print_json(_cohort(opened, top))
     print_summary(opened)
     print_common(opened, top)
 
@@ -97,11 +96,11 @@ def _cohort(cohort: Cohort, top: int) -> dict[str, Any]:
 
 def _show_model(path: Path, top: int, as_json: bool) -> None:
     from whatelse.model_file.file import load
-    from whatelse.model_file.summary import portrait
+    from whatelse.model_file.summary import model_summary
 
-    said = portrait(load(path), top)
+    said = model_summary(load(path), top)
     if as_json:
-        return typer.echo(json.dumps({"model": str(path)} | said, indent=1, allow_nan=False))
+        return print_json({"model": str(path)} | said)
     _print_model(path, said)
 
 
@@ -119,15 +118,15 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
         f"learner {said['learner'] or 'unknown'}, {'converged' if said['converged'] else 'NOT converged'}"
     )
     typer.echo(f"noise rates: {RATES_FROM.get(said['rates_from'], 'of unknown origin')}")
-    rows = []
+    rows, telling = [], []
     for entry in said["conditions"]:
         rates = (entry["prior"], entry["sensitivity"], entry["false_positive"], entry["right_when_it_fires"])
         cells = ["" if rate is None else f"{rate:.2%}" if rate < 0.1 else f"{rate:.0%}" for rate in rates]
         words = ", ".join(f"{escape(f['finding'])} ({f['log_odds']:+.1f})" for f in entry["findings"])
-        rows.append((escape(entry["condition"]), *cells, words))
-    head = ("condition", "how common", "anchor fires with it", "without it", "right when it fires")
-    print_table((*head, "findings that say most, in log odds over their absence"), rows)
-    _print_excuses(said["excuses"])
+        rows.append((escape(entry["condition"]), *cells))
+        telling.append((escape(entry["condition"]), words))
+    print_table(("condition", "how common", "anchor fires with it", "without it", "right when it fires"), rows)
+    print_table(("condition", "findings that say most, in log odds over their absence"), telling)
     if not said["couplings"]:
         typer.echo("couplings: none; conditions go together only through their findings")
         return
@@ -135,13 +134,3 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
     print_table(("go together", "log odds"), pairs, "couplings")
     if (more := len(said["couplings"]) - PAIRS) > 0:
         typer.echo(f"{more:,} smaller couplings are not shown: --json has them")
-
-
-def _print_excuses(excuses: list[dict[str, str]]) -> None:
-    if not excuses:
-        return
-    by_condition: dict[str, list[str]] = {}
-    for entry in excuses:
-        by_condition.setdefault(str(entry["condition"]), []).append(str(entry["finding"]))
-    rows = [(escape(condition), escape(", ".join(findings))) for condition, findings in by_condition.items()]
-    print_table(("the anchor of", "counts as a mere mention beside"), rows, "excuses")

@@ -111,13 +111,14 @@ def visits_to_test(cohort: Path, master: str | None, seed: int) -> Cohort:
     import numpy as np
 
     with spark_session(master) as running:
-        from whatelse.noisyor.blocks import some_of
         from whatelse.spark.dataset import SparkCohort
 
         opened = SparkCohort.open(cohort, running)
         if len(opened) > EVALUATED:
             print_note(f"{EVALUATED:,} of {len(opened):,} visits are looked at, at random")
-        return opened.rows(some_of(len(opened), EVALUATED, np.random.default_rng(seed)))
+        count = min(len(opened), EVALUATED)
+        some = np.random.default_rng(seed).choice(len(opened), count, replace=False, shuffle=False)
+        return opened.rows(np.sort(some))
 
 
 def tag_on_spark(

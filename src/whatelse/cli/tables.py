@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,25 +17,48 @@ from whatelse.visits import TEXT_FIELDS, Visit
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
+    from whatelse.sources import VisitReader
     from whatelse.sources.inspection import Inspection
+
+PIPE = 100  # columns of a table that is not printed to a terminal
 
 
 def console() -> Console:
-    """A console of the terminal's width; for a pipe or a file, wide enough that no word is cut."""
+    """A console of the terminal's width; 100 columns for a pipe or a file, unless COLUMNS says otherwise."""
     found = Console()
-    return found if found.is_terminal else Console(width=180)
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE)
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str | None = None) -> None:
     """A table of text cells; text that is not ours is escaped by the caller."""
     table = Table(*head, title=title, title_justify="left")
+    table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(*row)
     console().print(table)
 
 
+def print_json(value: Any) -> None:
+    """Print JSON; a number that is none becomes null."""
+    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and value != value else value
+
+
 def print_note(text: str) -> None:
     typer.echo(f"note: {text}", err=True)
+
+
+def print_left_out(records: VisitReader) -> None:
+    """Say how many rows could not be used, by reason."""
+    for kind, count in sorted(records.left_out.items()):
+        print_note(f"left out {count:,} rows: {kind}")
 
 
 def print_summary(cohort: Cohort) -> None:

@@ -15,7 +15,7 @@ from whatelse.cli.omop import tag_to_omop
 from whatelse.cli.options import ENGINE, MAP, MASTER, MODEL, OPTION, SOURCE, Engine, pairs, read
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import tag_on_spark
-from whatelse.cli.tables import print_note
+from whatelse.cli.tables import print_left_out, print_note
 from whatelse.errors import InputError
 from whatelse.explanations import UNCALIBRATED
 from whatelse.sources.address import place
@@ -76,18 +76,18 @@ def tag(
             tag_on_spark(model, visits, out, master, columns, *given)
         elif out is not None:
             like = Tagger.load(model).vocabulary_.source
-            records = read([visits], option, source=source, columns=columns, like=like, once=False)
+            records = read([visits], option, source=source, columns=columns, on_error="skip", like=like, once=False)
             _tag_to_file(model, records, visits, out, *given)
         return
     tagger = Tagger.load(model)
     if tagger.assumed_ and not as_json:
         print_note(UNCALIBRATED)
-    wanted = set(visit or ())
-    records = read([visits], option, source=source, columns=columns, like=tagger.vocabulary_.source)
-    found = (record for record in records if not wanted or record.id in wanted)
-    most = limit or (None if as_json or wanted else FEW)
-    shown = 0
+    like = tagger.vocabulary_.source
+    records = read([visits], option, source=source, columns=columns, on_error="skip", like=like)
     missing = dict.fromkeys(visit or ())
+    found = (record for record in records if not visit or record.id in missing)
+    most = limit or (len(missing) if visit else None if as_json else FEW)
+    shown = 0
     for record in islice(found, most):
         said = answer(tagger, record, *given, top, reasons)
         shown += 1
@@ -98,7 +98,8 @@ def tag(
             print_answer(record, said, note=False)
     if missing and limit is None:
         raise InputError(f"there is no visit {', '.join(map(repr, missing))} in this file", file=visits)
-    if most and limit is None and shown == most and next(found, None) is not None:
+    print_left_out(records)
+    if not visit and most and limit is None and shown == most and next(found, None) is not None:
         print_note(f"there are more visits than the {most} shown: see more with --limit, or all with --json")
 
 
@@ -118,8 +119,7 @@ def _tag_to_file(
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; answered visits are kept: run the same command again to continue") from None
     seconds = time.perf_counter() - began
-    for note in records.notes:
-        print_note(note)
+    print_left_out(records)
     if done.before:
         typer.echo(f"{done.before:,} visits had been answered before")
     if done.uncertified:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from whatelse.annotators import AnchorSet
 from whatelse.cohort.bands import learn_cuts
 from whatelse.cohort.cohort import Cohort
-from whatelse.cohort.counting import AT_ONCE, Collector, Labels, Rows
-from whatelse.cohort.fields import FieldSets
+from whatelse.cohort.counting import AT_ONCE, Collector, Labels
+from whatelse.cohort.fields import FieldCollector, given_fields
 from whatelse.cohort.findings import Finder
 from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
@@ -101,7 +101,7 @@ def build_cohort(
         raise CohortError("columns are for a data frame: give them to read_visits, which made these visits")
     about = getattr(visits, "about", None) if about is None else about
     if known is not None:
-        return cohort_of_rows(Rows(known).add_all(visits), about)
+        return _known_findings(visits, known, about)
     source = source or getattr(visits, "description", None)
     anchors = AnchorSet.load(anchors) if isinstance(anchors, str | Path) else anchors
     concepts, stream = load_lexicon(lexicon), iter(visits)
@@ -125,12 +125,11 @@ def coded_only(visits: Iterable[Visit]) -> bool:
 
 def cohort_of(
     collector: Collector,
-    choice: Choice | None = None,
+    choice: Choice,
     about: Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
 ) -> Cohort:
-    """The cohort of what was collected, in one pass or in parts that were merged."""
-    choice = choice or Choice()
+    """The cohort of the visits that were collected."""
     collector.read()
     finder, N = collector.finder, len(collector)
     joined = collector.bigrams.learn() if choice.bigrams else frozenset()
@@ -153,31 +152,35 @@ def cohort_of(
     )
     numbers = column[numbers]
     kept = numbers >= 0
-    ends = np.concatenate([[0], np.cumsum(kept)])[ends]
-    return _cohort(collector.labels, vocabulary, ends, numbers[kept], collector.fields.done(), about)
+    ends = np.concatenate([[0], np.cumsum(kept)])[ends].astype(np.int32)
+    ones = np.ones(np.count_nonzero(kept), np.uint8)
+    X = csr_matrix((ones, numbers[kept], ends), shape=(N, len(vocabulary.names)))
+    return _cohort(collector.labels, vocabulary, X, collector.fields, about)
 
 
-def cohort_of_rows(rows: Rows, about: Mapping[str, Any] | None = None) -> Cohort:
-    """The cohort of visits whose findings were looked up in a vocabulary that was there already."""
-    return _cohort(rows.labels, rows.vocabulary, *rows.findings(), rows.fields.done(), about)
+def _known_findings(visits: Iterable[Visit], vocabulary: Vocabulary, about: Mapping[str, Any] | None) -> Cohort:
+    """The cohort of visits whose findings are looked up in a vocabulary."""
+    labels, fields, stream, parts = Labels(vocabulary.anchors), FieldCollector(), iter(visits), []
+    while some := list(islice(stream, AT_ONCE)):
+        for visit in some:
+            labels.add(visit)
+            fields.add(given_fields(visit))
+        parts.append(vocabulary.reader.present(some))
+    return _cohort(labels, vocabulary, vstack(parts, "csr") if parts else None, fields, about)
 
 
 def _cohort(
     labels: Labels,
     vocabulary: Vocabulary,
-    ends: NDArray[np.int64],
-    numbers: NDArray[np.int32],
-    fields: FieldSets,
+    X: csr_matrix | None,
+    fields: FieldCollector,
     about: Mapping[str, Any] | None,
 ) -> Cohort:
-    if not labels.ids:
+    if X is None or not labels.ids:
         raise CohortError("there are no visits to make a cohort of")
     ids, Y, known = labels.arrays()
-    X = csr_matrix(
-        (np.ones(numbers.size, dtype=np.uint8), numbers, ends.astype(np.int32)), shape=(len(ids), len(vocabulary.names))
-    )
     X.sort_indices()
-    return Cohort(X, vocabulary, ids, Y, known, about or {}, fields)
+    return Cohort(X, vocabulary, ids, Y, known, about or {}, fields.done())
 
 
 def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Collector, choice: Choice) -> list[int]:

@@ -1,12 +1,8 @@
-"""What a stream of visits holds, as integers. `Collector`: everything, so that the vocabulary can be chosen after one
-pass. `Rows`: the findings of a vocabulary that is there already.
+"""Collector: the content of a stream of visits as integers, so that a vocabulary can be chosen after one pass.
 
-Both take visits one by one with `add`, and both merge: parts of the stream that were counted apart, put together in
-order with `merge`, have the findings that one pass over the whole stream gives.
-
-Words have numbers. A visit is kept as the numbers of its words in reading order and of its other
-findings: 4 bytes each, about 0.1 GB for 273,174 visits with three notes. When the stream is over, bigrams learned from
-the whole of it are joined, and each visit becomes its distinct findings.
+A visit is kept as the numbers of its words in reading order and the numbers of its other findings: 4 bytes each, about
+0.1 GB for 273,174 visits with three notes. When the stream ends, bigrams learned from all visits are joined, and each
+visit becomes its distinct findings.
 """
 
 from __future__ import annotations
@@ -24,7 +20,6 @@ from whatelse.cohort.bands import Bands, band_names, bands_of
 from whatelse.cohort.encoding import Encoder, Joins
 from whatelse.cohort.fields import FieldCollector, given_fields
 from whatelse.cohort.findings import Finder
-from whatelse.cohort.vocabulary import Vocabulary
 from whatelse.errors import CohortError
 from whatelse.text import Bigram, BigramCounts
 from whatelse.types import Int32s, Ints
@@ -72,14 +67,6 @@ class Labels:
                     f"mean {known!r}? Correct the records, or define the condition under that name"
                 )
 
-    def merge(self, other: Labels) -> None:
-        """Append the labels that another collected, of later visits."""
-        self.other += other.other
-        self.named += other.named
-        self.ids += other.ids
-        self._true += other._true
-        self._known += other._known
-
     def arrays(self) -> tuple[NDArray[np.object_], NDArray[np.bool_] | None, NDArray[np.bool_]]:
         """ids (N,), Y (N, m) or None where no visit has labels, known (N, m)."""
         if self.other and not self.named:
@@ -98,51 +85,6 @@ class Labels:
         shape = len(self.ids), len(self.anchors.names)
         true, known = (np.frombuffer(part, dtype=bool).reshape(shape).copy() for part in (self._true, self._known))
         return true, known
-
-
-class Rows:
-    """Takes visits one by one and keeps the findings of `vocabulary` that each has, and which fields each lacks."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self.labels = Labels(vocabulary.anchors)
-        self.fields = FieldCollector()
-        self._numbers, self._ends = array("i"), array("q", [0])
-        self._waiting: list[Visit] = []
-
-    def add(self, visit: Visit) -> None:
-        self.labels.add(visit)
-        self.fields.add(given_fields(visit))
-        self._waiting.append(visit)
-        if len(self._waiting) >= AT_ONCE:
-            self._read()
-
-    def _read(self) -> None:
-        if self._waiting:
-            found = self.vocabulary.reader.present(self._waiting)
-            offset = self._ends[-1]
-            self._numbers.frombytes(found.indices.astype(np.int32).tobytes())
-            self._ends.frombytes((found.indptr[1:].astype(np.int64) + offset).tobytes())
-            self._waiting.clear()
-
-    def add_all(self, visits: Iterable[Visit]) -> Self:
-        for visit in visits:
-            self.add(visit)
-        return self
-
-    def merge(self, other: Rows) -> None:
-        """Append the rows that another made, of later visits."""
-        self.vocabulary.check_same(other.vocabulary)
-        self._read()
-        other._read()
-        self.labels.merge(other.labels)
-        self.fields.merge(other.fields)
-        _append(self._numbers, self._ends, other._numbers, other._ends)
-
-    def findings(self) -> tuple[Ints, Int32s]:
-        """(row ends (N + 1,), numbers): each visit's distinct findings."""
-        self._read()
-        return np.array(self._ends, dtype=np.int64), np.array(self._numbers, dtype=np.int32)
 
 
 class Collector:
@@ -218,31 +160,6 @@ class Collector:
         self.read()
         return self
 
-    def merge(self, other: Collector) -> None:
-        """Add what was collected of later visits, with the same anchors, rules and lexicon. O(other)."""
-        mine, its = self.finder, other.finder
-        if (mine.anchors, mine.rules, mine.lexicon) != (its.anchors, its.rules, its.lexicon):
-            raise CohortError(
-                "two parts were collected with other conditions, assertion rules or lexicons: use the same for all"
-            )
-        self.read()
-        other.read()
-        self.labels.merge(other.labels)
-        self.bigrams.merge(other.bigrams)
-        self.fields.merge(other.fields)
-        self.left |= other.left
-        for name, (rows, values) in other._numbers.items():
-            own_rows, own_values = self._numbers.setdefault(name, (array("q"), array("d")))
-            own_rows.extend(len(self) + row for row in rows)
-            own_values.extend(values)
-        word = np.array([self.words[name] for name in other.words], dtype=np.int32)
-        fact = np.array([self.facts[name] for name in other.facts], dtype=np.int32)
-        coded = np.array(other._word, dtype=np.int32)
-        moved = 2 * word[coded >> 1] + (coded & 1) if coded.size else coded
-        _append(self._word, self._word_end, array("i", moved.astype(np.int32).tobytes()), other._word_end)
-        facts = np.array(other._fact, dtype=np.int32)
-        _append(self._fact, self._fact_end, array("i", fact[facts].tobytes()), other._fact_end)
-
     def numbers(self) -> dict[str, NDArray[np.float64]]:
         """The values of every number that visits have, by name."""
         return {name: np.array(values) for name, (_, values) in sorted(self._numbers.items())}
@@ -300,10 +217,3 @@ class Collector:
             last = min(last, first + CHUNK)  # visits without a word are rows all the same
             yield range(first, last), words[ends[first] : ends[last]].astype(np.int64)
             first = last
-
-
-def _append(values: array[int], ends: array[int], more: array[int], more_ends: array[int]) -> None:
-    """Put the rows of (more, more_ends) after those of (values, ends)."""
-    offset = len(values)
-    values.extend(more)
-    ends.extend(offset + end for end in more_ends[1:])

@@ -51,12 +51,6 @@ class FieldCollector:
     def add(self, fields: frozenset[str]) -> None:
         self.which.append(self.kinds.setdefault(fields, len(self.kinds)))
 
-    def merge(self, other: FieldCollector) -> None:
-        """Append what another gathered, of later visits."""
-        kinds = list(other.kinds)
-        for k in other.which:
-            self.add(kinds[k])
-
     def done(self) -> FieldSets:
         """What was gathered."""
         return FieldSets(tuple(self.kinds), np.array(self.which, np.int32))

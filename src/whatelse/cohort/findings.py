@@ -1,4 +1,4 @@
-"""Finder: what a visit's fields say, by name, and which of it stands for a condition.
+"""Finder: the findings of a visit by name, and which of them are anchors of a condition.
 
 A finding's name says where it comes from:
 

@@ -1,4 +1,4 @@
-"""The burden: what a threshold costs a department, and what it brings.
+"""Burden: suggestions per 100 visits and the true tags they reach, for each threshold.
 
 A tag is suggested where its probability is at least the threshold. At each threshold: how many suggestions 100 visits
 get, how many of them are true, how many of the true tags they reach, and how many of those true tags that the record

@@ -1,4 +1,4 @@
-"""How far a model's answers come true, on visits whose conditions are known: all of it as JSON values.
+"""trust: calibration of a model on labelled visits, as JSON values for the report, `evaluate` and the plots.
 
 Reliability before and after a tag is known, by condition, by length of the record and where the anchor is silent; what
 confirming and rejecting do to the other tags; and what each threshold costs and brings.

@@ -1,4 +1,7 @@
-"""The models of the table, learned and asked one after the other, each kept as soon as it is done."""
+"""Experiment: fits every model of the results table on the same visits and measures its held-out tags.
+
+`reproduce` runs it. A finished row can be kept in a folder, so that a stopped run goes on with the next row.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +68,13 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """A row's model: a scorer, the joint model where there is one, and NVIL's courses where there were some."""
+class FittedRow:
+    """A fitted model of one row.
+
+    scorer   answers which tag is hidden
+    learned  the joint model; None for separate classifiers
+    courses  NVIL's training runs, for the figure
+    """
 
     scorer: Scorer
     learned: Learned | None = None
@@ -94,7 +102,7 @@ class Experiment:
 
     def run(self) -> tuple[dict[str, Measured], list[dict[str, str]]]:
         """The rows by name, as kept or made now; and those that could not be had, with the reason."""
-        ways: dict[str, Callable[[], Made]] = {
+        ways: dict[str, Callable[[], FittedRow]] = {
             TOLERANT: lambda: self._separate(noise_tolerant),
             ELKAN_NOTO: lambda: self._separate(elkan_noto),
             NAIVE: lambda: self._by_name("naive"),
@@ -132,7 +140,7 @@ class Experiment:
         own = [plan.protocol, plan.few_labels, plan.seed, plan.draws]
         return [*own, asdict(plan.nvil), list(plan.l2), plan.every, self.decay] if name in (FINAL, RANDOM) else own
 
-    def _measure(self, way: Callable[[], Made]) -> Measured:
+    def _measure(self, way: Callable[[], FittedRow]) -> Measured:
         began = time.perf_counter()
         made = way()
         seconds = time.perf_counter() - began
@@ -156,15 +164,14 @@ class Experiment:
             return "needs PyTorch, which is not installed: pip install 'whatelse[nvil]'"
         return ""
 
-    def _by_name(self, learner: str, **settings: Any) -> Made:
+    def _by_name(self, learner: str, **settings: Any) -> FittedRow:
         learned = learning.learn(self.visits, self.rates, learner, seed=self.plan.seed, progress=self.told, **settings)
-        return Made(noisyor_scorer(learned.model), learned)
+        return FittedRow(noisyor_scorer(learned.model), learned)
 
-    def _separate(self, learn: Callable[..., Scorer]) -> Made:
-        rates = learning.arrays(self.rates)
-        return Made(learn(self.visits.X, self.visits.anchor_columns, rates, seed=self.plan.seed))
+    def _separate(self, learn: Callable[..., Scorer]) -> FittedRow:
+        return FittedRow(learn(self.visits.X, self.visits.anchor_columns, self.rates, seed=self.plan.seed))
 
-    def _final(self) -> Made:
+    def _final(self) -> FittedRow:
         """NVIL from the moments, weight decay and epoch by held-out anchors; and for the figure, without lambda."""
         learned = self._by_name("moments").learned
         assert learned is not None
@@ -173,9 +180,9 @@ class Experiment:
         alone = NvilSettings(**asdict(self.plan.nvil) | {"supervised": 0.0, "l2": best.settings.l2})
         drift = run_course(*given, alone, self.plan.seed, **self._options)
         told = [c.to_json() | {"start": "moments", "selected": c is best} for c in [*courses, drift]]
-        return Made(noisyor_scorer(best.model), Learned(JointModel.plain(best.model), history=best.bound), told)
+        return FittedRow(noisyor_scorer(best.model), Learned(JointModel.plain(best.model), history=best.bound), told)
 
-    def _random(self) -> Made:
+    def _random(self) -> FittedRow:
         """NVIL from random failures, with the weight decay of `_final`; no burn-in, there is nothing to keep."""
         settings = NvilSettings(**asdict(self.plan.nvil) | {"l2": self.decay, "burn_in": 0})
         start = random_start(self.visits, self.rates, self.plan.seed)
@@ -183,7 +190,9 @@ class Experiment:
             self.visits.X, start, self.visits.anchor_columns, self._check, settings, self.plan.seed, **self._options
         )
         told = [course.to_json() | {"start": "random", "selected": False}]
-        return Made(noisyor_scorer(course.model), Learned(JointModel.plain(course.model), history=course.bound), told)
+        return FittedRow(
+            noisyor_scorer(course.model), Learned(JointModel.plain(course.model), history=course.bound), told
+        )
 
     @property
     def _check(self) -> HeldoutAnchors:

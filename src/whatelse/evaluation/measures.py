@@ -1,4 +1,10 @@
-"""What measured models say beside their scores: paired comparisons, distance closed, words learned."""
+"""Measurements of fitted models on a cohort.
+
+measure       everything that `whatelse evaluate` prints about one model
+compare       paired differences between models on the same visits
+share_closed  how much of the distance between two models the others cover
+top_terms     the findings that say most for each condition
+"""
 
 from __future__ import annotations
 

@@ -18,9 +18,10 @@ from html import escape
 from itertools import pairwise
 from typing import TypeVar
 
+from scipy.stats import binomtest
+
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BANDS = (0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
-Z = 1.96
 Pair = tuple[str, str]
 V = TypeVar("V")
 
@@ -41,9 +42,8 @@ class Share:
         """Wilson's score interval; (0, 1) of nothing."""
         if not self.whole:
             return 0.0, 1.0
-        n, p = self.whole, self.part / self.whole
-        middle, half = p + Z * Z / (2 * n), Z * (p * (1 - p) / n + Z * Z / (4 * n * n)) ** 0.5
-        return (middle - half) / (1 + Z * Z / n), (middle + half) / (1 + Z * Z / n)
+        found = binomtest(self.part, self.whole).proportion_ci(method="wilson")
+        return float(found.low), float(found.high)
 
     def __str__(self) -> str:
         low, high = self.interval()

@@ -1,4 +1,4 @@
-"""Updates: does knowing one tag make the others better? What people do on the page, measured.
+"""Updates: how confirming or rejecting one tag changes the accuracy of the other tags of a visit.
 
 Three moves are made on labelled visits, and every *other* tag is looked at before and after:
 

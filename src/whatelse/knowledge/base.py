@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,16 @@ import yaml
 
 from whatelse.errors import ConditionError, InputError
 from whatelse.io.limits import LOADER, read_yaml
-from whatelse.knowledge.entries import Concept, Condition, Drug, read_concept, read_condition, read_drug, title_of
+from whatelse.knowledge.entries import (
+    Concept,
+    Condition,
+    Drug,
+    plain,
+    read_concept,
+    read_condition,
+    read_drug,
+    title_of,
+)
 
 HEADS_KIND, SITE_KIND = "head", "site"
 MENTIONED = 5  # times as many records mention a chronic condition as are about it
@@ -59,6 +68,20 @@ class Knowledge:
             wider += composed.is_a if composed else ()
             return Concept(name, condition.title, kind, wider, lasting, rate, condition.names)
         return self._compose(name)
+
+    @cached_property
+    def phrases(self) -> dict[str, str]:
+        """Phrase (`plain`) -> the condition it names, else the concept."""
+        out: dict[str, str] = {}
+        for condition in self.conditions.values():
+            concept = self.concepts.get(condition.name)
+            same = concept.same if concept else ()
+            for phrase in (condition.name, condition.title, *condition.names, *same):
+                out.setdefault(plain(phrase), condition.name)
+        for own in self.concepts.values():
+            for phrase in (own.name, own.prefix or own.name, own.title, *own.same):
+                out.setdefault(plain(phrase), own.name)
+        return out
 
     def _compose(self, name: str) -> Concept | None:
         """`<site>_<head>` of a body site and a head, with the parents it implies, or None."""
@@ -144,7 +167,7 @@ class Knowledge:
         """The same base with the named conditions alone, in the order given."""
         names = list(names)
         if unknown := [name for name in names if name not in self.conditions]:
-            raise ConditionError(f"the knowledge base has no condition {unknown[0]!r}; see 'whatelse conditions find'")
+            raise ConditionError(f"the knowledge base has no condition {unknown[0]!r}; see 'whatelse conditions list'")
         return replace(self, conditions={name: self.conditions[name] for name in names})
 
 

@@ -15,7 +15,7 @@ BAND_SHARES = {"infant": 0.03, "child": 0.13, "teen": 0.06, "young": 0.33, "midd
 """Age band -> its share of emergency visits (United States, NHAMCS 2016-2018, rounded)."""
 CONCEPT_KINDS = (
     "symptom", "sign", "result", "procedure", "disease", "device", "mechanism", "social", "exposure", "history",
-    "quality", "site", "head", "drug",
+    "quality", "site", "head", "drug", "idiom",
 )  # fmt: skip
 CONDITION_KINDS = ("disease", "chronic", "symptom", "cause", "injury", "social")
 MUST_NOT_MISS = 3  # danger of a condition that a day's delay can make deadly or disabling
@@ -94,6 +94,11 @@ class Condition:
     def must_not_miss(self) -> bool:
         """Whether a day's delay can kill or disable."""
         return self.danger >= MUST_NOT_MISS
+
+
+def plain(text: str) -> str:
+    """A name for comparison: lower case, words separated by one space."""
+    return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 
 def title_of(name: str) -> str:

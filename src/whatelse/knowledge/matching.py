@@ -1,7 +1,8 @@
-"""Conditions of one's own and the conditions of the knowledge base: which is which.
+"""Conditions of one's own and the knowledge base: which entries, or which concepts, a condition stands for.
 
-A condition of one's own may be wider than an entry ("asthma-copd", "cva"): it is then matched with several entries,
-which `merged` joins to one. Matching goes by name, then by the phrases that name the condition, then by codes.
+A condition of one's own may be wider than an entry ("asthma-copd", "wrist or hand sprain"): it is then matched with
+several entries, which `merged` joins to one. A concept that is no condition of the base can be one too ("chills",
+"facial contusion"): `entry` makes its condition.
 """
 
 from __future__ import annotations
@@ -9,33 +10,58 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from whatelse.knowledge.base import Knowledge
-from whatelse.knowledge.entries import Condition
+from whatelse.knowledge.base import HEADS_KIND, SITE_KIND, Knowledge
+from whatelse.knowledge.entries import Condition, plain
+
+FILLERS = ("of", "the", "a", "an", "involved", "history", "acute")
+OTHER_WORDS = {"wound": "laceration"}
+NAMED_AS = 0.6  # share of cases of an injury whose record names it
+AT_SITE = {"pain": 0.6, "swelling": 0.3, "tenderness": 0.2}
+"""What an injury brings at its site -> share of cases that have it."""
+COMPANY, LIFT = 12, 1.5  # findings that go with a concept: at most so many, at least so many times the usual
 
 
-def plain(text: str) -> str:
-    """A name for comparison: lower case, words separated by one space."""
-    return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
-
-
-def match(
-    base: Knowledge, name: str, phrases: Iterable[str] = (), codes: Mapping[str, Sequence[str]] | None = None
+def stands_for(
+    base: Knowledge,
+    name: str,
+    phrases: Iterable[str] = (),
+    codes: Mapping[str, Sequence[str]] | None = None,
+    title: str = "",
 ) -> tuple[str, ...]:
-    """Entries of the base that a condition with this name, these phrases and these code prefixes stands for.
+    """Entries and concepts of the base that a condition with this name, title, phrases and code prefixes stands for.
 
-    1. The entry of that name or with that name among its names; with codes, also every entry whose codes they cover.
+    1. The entry of that name or title, or with it among its names; with codes, also every entry whose codes they cover.
     2. Else the entries with codes that the given prefixes cover.
-    3. Else the entries that the parts of an "or" name ("elbow or upper arm fracture" is two), or one of the phrases.
+    3. Else what the parts of an "or" name stand for ("elbow or upper arm fracture" is two fractures). A kind of injury
+       at a site is its entry, the entries of narrower sites, or the composed concept.
+    4. Else the concept of that name; else what the phrases name.
     """
-    by_phrase = _phrases(base)
+    known = base.phrases
     covered = _covered(base, codes or {})
-    own = by_phrase.get(plain(name))
+    forms = list(dict.fromkeys(form for text in (name, title) if text for form in (plain(text), _short(plain(text)))))
+    own = next((known[form] for form in forms if known.get(form) in base.conditions), None)
     if own is not None:
-        return tuple(dict.fromkeys([own, *covered])) if covered else (own,)
+        return tuple(dict.fromkeys([own, *covered]))
     if covered:
         return covered
-    either = [*_alternatives(plain(name)), *map(plain, phrases)]
-    return tuple(dict.fromkeys(by_phrase[phrase] for phrase in either if phrase in by_phrase))
+    for text in filter(None, (name, title)):
+        whole = _short(plain(text))
+        parts = [_short(part) for part in _alternatives(whole) or [whole]]
+        if found := [found for part in parts for found in _named(base, known, part)]:
+            return tuple(dict.fromkeys(found))
+    for form in (*forms, *(form.partition(" ")[2] for form in forms)):
+        if form in known:
+            return (known[form],)
+    found = [form for phrase in phrases if (form := plain(phrase)) in known]
+    exact = [form for form in found if known[form] == form.replace(" ", "_")]  # names of entries tell more
+    return tuple(dict.fromkeys(known[form] for form in exact or found))
+
+
+def _short(text: str) -> str:
+    """A name without words that say nothing: "fracture of the skull" is "skull fracture"."""
+    before, of, after = text.partition(" of ")
+    words = f"{after} {before}" if of and " or " not in before else text
+    return " ".join(word for word in words.split() if word not in FILLERS)
 
 
 def _alternatives(name: str) -> list[str]:
@@ -47,31 +73,83 @@ def _alternatives(name: str) -> list[str]:
     return [form for part in parts for form in (part, f"{part} {last}", f"{first} {part}")]
 
 
-def _phrases(base: Knowledge) -> dict[str, str]:
-    """Phrase -> the condition it names."""
-    out: dict[str, str] = {}
-    for condition in base.conditions.values():
-        concept = base.concepts.get(condition.name)
-        for phrase in (condition.name, condition.title, *condition.names, *(concept.same if concept else ())):
-            out.setdefault(plain(phrase), condition.name)
-    return out
+def _named(base: Knowledge, known: Mapping[str, str], form: str) -> list[str]:
+    """What one name stands for: an entry, the entries of an injury at a site, or the composed concept."""
+    heads = {c.name for c in base.concepts.values() if c.kind == HEADS_KIND}
+    if known.get(form) in base.conditions and form.replace(" ", "_") not in heads:
+        return [known[form]]
+    site, _, head = form.rpartition(" ")
+    place, kind = base.concepts.get(known.get(site, "")), known.get(OTHER_WORDS.get(head, head))
+    if place is None or place.kind != SITE_KIND or kind not in heads:
+        return []
+    name = f"{place.prefix or place.name}_{kind}"
+    if name in base.conditions:
+        return [name]
+    narrower = [c.name for c in base.conditions.values() if name in base.parents(c.name)]
+    return narrower or ([name] if base.concept(name) is not None else [])
 
 
 def _covered(base: Knowledge, codes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Conditions all of whose codes of a system begin with one of the given prefixes."""
+    """Conditions at least half of whose codes of a system begin with one of the given prefixes."""
     found = []
     for condition in base.conditions.values():
         for system, prefixes in codes.items():
             own = condition.codes.get(system, ())
-            if own and prefixes and all(code.startswith(tuple(prefixes)) for code in own):
+            if own and 2 * sum(code.startswith(tuple(prefixes)) for code in own) >= len(own) and prefixes:
                 found.append(condition.name)
                 break
     return tuple(found)
 
 
+def entry(base: Knowledge, name: str) -> Condition:
+    """The entry of a condition; of a concept that is none, the condition that it amounts to.
+
+    An injury at a site is the entry of that kind of injury with findings of the site. A symptom or sign has its rate as
+    share, and the findings that conditions bring together with it.
+    """
+    if name in base.conditions:
+        return base.conditions[name]
+    concept = base.concept(name)
+    assert concept is not None, name
+    kind = next((k for k in base.parents(name) if k in base.concepts and base.concepts[k].kind == HEADS_KIND), "")
+    if kind in base.conditions and name.endswith(f"_{kind}"):
+        site = name.removesuffix(f"_{kind}")
+        local = {f"{site}_{what}": often for what, often in AT_SITE.items() if base.concept(f"{site}_{what}")}
+        whole = base.conditions[kind]
+        return replace(
+            whole, name=name, title=concept.title, share=concept.rate, codes={}, names=(plain(name),),
+            findings={name: NAMED_AS, **local}, is_a=(),
+        )  # fmt: skip
+    findings = _company(base, name)
+    return Condition(name, concept.title, "symptom", 0, max(concept.rate, 1e-6), names=concept.same, findings=findings)
+
+
+def _company(base: Knowledge, name: str) -> dict[str, float]:
+    """Findings that conditions bring together with a concept -> share of its visits that have them.
+
+    P(j | concept) = sum_i s_i p_i p_ij / sum_i s_i p_i over the conditions i that have both.
+    """
+    holders = [(c.share * c.findings[name], c) for c in base.conditions.values() if name in c.findings]
+    total = sum(weight for weight, _ in holders)
+    shares: dict[str, float] = {}
+    for weight, condition in holders:
+        for finding, frequency in condition.findings.items():
+            shares[finding] = shares.get(finding, 0.0) + weight * frequency / total
+    related = {name, *base.parents(name)}
+    some = {
+        finding: share
+        for finding, share in shares.items()
+        if finding not in related
+        and name not in base.parents(finding)
+        and (concept := base.concept(finding)) is not None
+        and share >= max(0.05, LIFT * concept.rate)
+    }
+    return dict(sorted(some.items(), key=lambda item: -item[1])[:COMPANY])
+
+
 def merged(base: Knowledge, name: str, title: str, parts: Sequence[str]) -> Condition:
     """Several conditions as one: shares add up, frequencies and factors are averages by share, names are joined."""
-    entries = [base.conditions[part] for part in parts]
+    entries = [entry(base, part) for part in parts]
     if len(entries) == 1:
         return replace(entries[0], name=name, title=title, names=_names(base, entries))
     total = sum(entry.share for entry in entries)
@@ -82,7 +160,7 @@ def merged(base: Knowledge, name: str, title: str, parts: Sequence[str]) -> Cond
         return {
             key: sum(w * getattr(e, part).get(key, missing) for w, e in zip(weights, entries, strict=True))
             for key in keys
-            if key not in parts
+            if key not in parts or key not in base.conditions
         }
 
     widest = max(entries, key=lambda entry: entry.share)

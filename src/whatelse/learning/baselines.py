@@ -1,7 +1,7 @@
-"""What the joint model is compared with: naive labels, an oracle, and two kinds of separate classifiers.
+"""Baselines for the joint model: naive labels, an oracle, and two kinds of separate classifiers.
 
 All are told the anchors' noise rates, as the paper does for fairness. The first two give a noisy-or model
-(score it with `recovery.noisyor_scorer`), the classifiers are scorers themselves.
+(score it with `heldout_metrics.noisyor_scorer`), the classifiers are scorers themselves.
 """
 
 from __future__ import annotations
@@ -16,35 +16,31 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from whatelse.annotators import NoiseRates
 from whatelse.noisyor.blocks import Blocks, LocalBlocks, as_blocks, fires
 from whatelse.noisyor.mle import count_states, edit_anchors, model_of_counts
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.rates import Rates
 from whatelse.types import Bools, Floats
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)
 HELD_OUT = 0.2  # share of the visits that the penalty is chosen by
 
 
-def naive_labels(
-    X: sp.csr_matrix | Blocks, anchor_columns: ArrayLike, rates: Rates, *, smoothing: float = 1.0
-) -> NoisyOr:
+def naive_labels(X: sp.csr_matrix | Blocks, anchor_columns: ArrayLike, rates: NoiseRates) -> NoisyOr:
     """Maximum likelihood with anchors taken for conditions; then priors and anchors as the noise rates say."""
     columns, n = np.asarray(anchor_columns, np.int64), X.shape[1]
     counts = count_states(as_blocks(X), lambda block: (block, fires(block, columns, n)))
-    model = model_of_counts(counts, prior=rates.prior, smoothing=smoothing)
+    model = model_of_counts(counts, prior=rates.prior)
     return edit_anchors(model, columns, rates.sensitivity, rates.false_positive)
 
 
-def oracle(
-    X: sp.csr_matrix | Blocks, Y: ArrayLike | None, anchor_columns: ArrayLike, rates: Rates, *, smoothing: float = 1.0
-) -> NoisyOr:
+def oracle(X: sp.csr_matrix | Blocks, Y: ArrayLike | None, anchor_columns: ArrayLike, rates: NoiseRates) -> NoisyOr:
     """Maximum likelihood with the true conditions Y (N, m), anchors edited as for naive labels: the yardstick.
 
     Y   None where the blocks X bring it
     """
-    blocks = X if isinstance(X, Blocks) else LocalBlocks.of(X, Y=np.asarray(Y, bool))
-    model = model_of_counts(count_states(blocks, lambda block: (block, block["Y"])), smoothing=smoothing)
+    blocks = X if isinstance(X, Blocks) else LocalBlocks(X, Y=np.asarray(Y, bool))
+    model = model_of_counts(count_states(blocks, lambda block: (block, block["Y"])))
     return edit_anchors(model, anchor_columns, rates.sensitivity, rates.false_positive)
 
 
@@ -76,8 +72,9 @@ class Classifiers:
 
 
 def noise_tolerant(
-    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: Rates, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
-) -> Classifiers:
+    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: NoiseRates, *, penalties: Sequence[float] = PENALTIES,
+    seed: int = 0,
+) -> Classifiers:  # fmt: skip
     """Logistic regressions that minimise the unbiased loss of Natarajan et al. (2013) on visits without their anchors.
 
     With labels y in {-1, 1} flipped at rates rho_1 = 1 - sensitivity and rho_-1 = false positive rate, their loss
@@ -97,12 +94,13 @@ def noise_tolerant(
     columns = np.asarray(anchor_columns, np.int64)
     sens, fpr = rates.informative().sensitivity, rates.false_positive
     fit, chosen = _choose(X, columns, sens, fpr, penalties, seed)
-    return Classifiers(fit[:-1], fit[-1], np.ones(len(columns)), rates.ppv[1], columns, chosen)
+    return Classifiers(fit[:-1], fit[-1], np.ones(len(columns)), rates.ppv, columns, chosen)
 
 
 def elkan_noto(
-    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: Rates, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
-) -> Classifiers:
+    X: sp.csr_matrix, anchor_columns: ArrayLike, rates: NoiseRates, *, penalties: Sequence[float] = PENALTIES,
+    seed: int = 0,
+) -> Classifiers:  # fmt: skip
     """Logistic regressions of each anchor on the rest of the visit, divided by a constant: Elkan and Noto (2008).
 
     They take an anchor for a label that is sometimes missing and never wrong, and missing at random among the visits
@@ -113,7 +111,7 @@ def elkan_noto(
     columns = np.asarray(anchor_columns, np.int64)
     c = rates.informative().sensitivity
     fit, chosen = _choose(X, columns, np.ones(len(columns)), np.zeros(len(columns)), penalties, seed)
-    return Classifiers(fit[:-1], fit[-1], c, rates.ppv[1], columns, chosen)
+    return Classifiers(fit[:-1], fit[-1], c, rates.ppv, columns, chosen)
 
 
 def _choose(

@@ -1,8 +1,9 @@
 """The default learner: knowledge, anchors and labels in one objective (`objective.py`), one joint model out of it.
 
 Each round minimises the objective by L-BFGS; between rounds two things are estimated anew:
-- the standard deviation of the weights around their means, apart for findings that the base knows for a condition and
-  for all others (empirical Bayes: the mean square of D plus its posterior variance by the diagonal of the information);
+- the standard deviations of parameters around their means, those of weights apart for findings that the base knows
+  for a condition and for all others (empirical Bayes: mean square plus posterior variance by the diagonal of the
+  information);
 - the value of conditions without a label in partly labelled visits: their probability.
 
 At the end all log odds z become beta z + alpha, two numbers for all conditions, which leave every ranking as it is.
@@ -29,11 +30,13 @@ from whatelse.noisyor.params import LARGEST, NoisyOr
 from whatelse.types import Bools, Floats, Ints
 
 ROUNDS, STEPS = 3, 60
-KNOWLEDGE, PAIRS = 0.45, 0.6  # prior means of s and t: evidence repeats itself
+KNOWLEDGE, PAIRS = (0.45, 0.6, 0.2), 0.6  # prior means of s and t: evidence repeats itself
+LEVEL_OF_PAIRS = -0.5  # prior mean of q: conditions with findings in common seem to go together more than they do
 SPREAD, SPREAD_KNOWN = 0.35, 0.55  # first standard deviations of weights around their means
-VOTES_OF_NAMES, VOTES_OF_CODES = 500.0, 3_000.0  # visits that an anchor's votes count as, however many: errors repeat
+VOTES = np.array([3_000.0, 200.0, 1_000.0])  # visits that all votes of an anchor count as, by its kind: errors repeat
 ANCHOR_VOTES = 200.0  # labels of a condition at which its anchor's votes count half
-NAME, CODE = (0.8, 0.6), (0.55, 0.55)  # typical precision and sensitivity of anchors that are phrases, or codes
+PRECISION = np.array([0.55, 0.45, 0.8])  # typical of anchors that are codes, phrases that go with a condition, names
+SENSITIVITY = np.array([0.55, 0.35, 0.6])
 SURENESS, SURENESS_SPREAD = 0.75, 0.5  # prior mean of beta, and the spread of its logarithm
 LEVEL_SPREAD = 1.0  # of alpha
 FEW_LABELS = 5_000  # with more labelled visits the pseudo-likelihood is calibrated by itself
@@ -55,15 +58,15 @@ class Fit:
     converged: bool
 
 
-def typical_rates(fires: Floats, names: Bools, share: Floats) -> tuple[Floats, Floats]:
+def typical_rates(fires: Floats, kind: Ints, share: Floats) -> tuple[Floats, Floats]:
     """(2, m) sensitivity and false-positive rate, and (m,) share, of anchors without labels.
 
-    fires (m,): frequency of each anchor; names (m,): whether it is a phrase; share (m,): by the base, NaN if unknown.
+    fires (m,): frequency of each anchor; kind (m,): CODE, PHRASE or NAME; share (m,): by the base, NaN if unknown.
     Sensitivity times precision is typical of the kind of anchor. Their ratio is share / frequency; the base tells it as
     far as shares and frequencies agree over all conditions, else the typical ratio stands.
     """
     frequency = np.clip(fires, 1e-5, 0.5)
-    precision, sensitivity = (np.where(names, NAME[k], CODE[k]) for k in (0, 1))
+    precision, sensitivity = PRECISION[kind], SENSITIVITY[kind]
     ratio = np.log(precision / sensitivity)
     told = np.log(share / frequency)
     known = np.isfinite(told) & (fires > 0)
@@ -80,27 +83,27 @@ def typical_rates(fires: Floats, names: Bools, share: Floats) -> tuple[Floats, F
 
 
 def fit_joint(
-    X: sp.csr_matrix, columns: Ints, names: Bools, prior: Prior, rates: Floats, share: Floats,
+    X: sp.csr_matrix, columns: Ints, prior: Prior, rates: Floats, share: Floats,
     labels: Labels | None = None, known: Bools | None = None,
     on_step: Callable[[str, int, int], None] = lambda *told: None,
 ) -> Fit:  # fmt: skip
-    """Learn from visits X (N, n), a matrix or blocks, with anchors at columns (m,); names (m,): those that are phrases.
+    """Learn from visits X (N, n), a matrix or blocks, with anchors at columns (m,).
 
     rates   (2, m) sensitivity and false-positive rate of the anchors, as far as known; labels estimate them anew
     share   (m,) share of each condition, to start from
     labels  labelled visits; known (L, m): which of their labels are known
     """
     blocks = as_blocks(X)
-    m, n = prior.weight.shape
+    _, m, n = prior.weight.shape
     centre = finding_counts(X, n) / max(blocks.shape[0], 1)
     counted = np.zeros(m) if labels is None else (labels.weight > 0).sum(0)
     silent = centre[columns] == 0
-    votes = np.where(names, VOTES_OF_NAMES, VOTES_OF_CODES) / max(blocks.shape[0], 1)
+    votes = VOTES[prior.anchor] / max(blocks.shape[0], 1)
     votes = np.minimum(votes, 1.0) * ANCHOR_VOTES / (ANCHOR_VOTES + counted)
     omega = np.where(silent, 0.0, votes)
     rates = np.where(silent, 0.5, rates)
     start = Parameters(
-        logit(np.clip(share, 1e-6, 1 - 1e-6)), KNOWLEDGE, np.zeros(m), PAIRS, logit(rates),
+        logit(np.clip(share, 1e-6, 1 - 1e-6)), np.array(KNOWLEDGE), np.zeros(m), PAIRS, LEVEL_OF_PAIRS, logit(rates),
         np.zeros((m, m)), np.zeros((m, n)),
     )  # fmt: skip
     strengths = Strengths(np.where(prior.known, SPREAD_KNOWN, SPREAD))
@@ -124,7 +127,7 @@ def fit_joint(
         history.append(-float(result.fun))
         converged = bool(result.success) or (number > 0 and abs(history[-1] - history[-2]) < 1e-4 * abs(history[-2]))
         if labels is not None and number + 1 < rounds:
-            strengths = replace(strengths, delta=_spread(objective, found, prior))
+            strengths = _strengths(objective, found, prior)
             if known is not None and not known.all():
                 chance = expit(objective.label_fields(found, objective.weights(found)))
                 labels = labels._replace(company=np.where(known, labels.company, chance))
@@ -140,15 +143,29 @@ def fit_joint(
     )  # fmt: skip
 
 
-def _spread(objective: Objective, found: Parameters, prior: Prior) -> Floats:
-    """(m, n) standard deviations of D: one for findings that the base knows for a condition, one for all others."""
-    precision = objective.information(found) + objective.sd.delta**-2
-    square = found.D**2 + 1 / precision
-    out = objective.sd.delta.copy()
+def _strengths(objective: Objective, found: Parameters, prior: Prior) -> Strengths:
+    """Standard deviations anew: root of the mean square of what differs from the mean plus its posterior variance.
+
+    D has one for findings that the base knows for a condition and one for all others; b, e and P have one each.
+    """
+    sd, start = objective.sd, objective.start
+    square = found.D**2 + 1 / (objective.information(found) + sd.delta**-2)
+    delta = sd.delta.copy()
     for part in (prior.known & objective.free, ~prior.known & objective.free):
         if part.any():
-            out[part] = np.sqrt(np.clip(square[part].mean(), 0.05**2, 2.0**2))
-    return out
+            delta[part] = _root_mean(square[part], 0.05, 2.0)
+    bias, scale, pairs = objective.label_information(found)
+    upper = objective.upper
+    return replace(
+        sd, delta=delta,
+        bias=_root_mean((found.b - start.b) ** 2 + 1 / (bias + sd.bias**-2), 0.3, 2.0),
+        own_scale=_root_mean(found.e**2 + 1 / (scale + sd.own_scale**-2), 0.02, 0.5),
+        pair=_root_mean(found.P[upper] ** 2 + 1 / (pairs[upper] + sd.pair**-2), 0.05, 1.0),
+    )  # fmt: skip
+
+
+def _root_mean(squares: Floats, low: float, high: float) -> float:
+    return float(np.clip(np.sqrt(squares.mean()), low, high)) if squares.size else low
 
 
 def _calibrated(objective: Objective, found: Parameters, weight: Floats, share: Floats) -> tuple[float, float]:

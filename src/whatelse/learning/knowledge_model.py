@@ -5,16 +5,19 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     prior     P(y_i) = s_i
     fail      f_ij = 1 - p_ij, at least FLOOR: no finding is certain
     leak      l_j = r_j - sum_i s_i p_ij, at least LEAK r_j: what the conditions of the base do not explain
-    alone     a risk or a treatment, and every finding of a symptom that is a tag, counts by itself: it adds
+    alone     a risk or a treatment, a common mechanism of injury (COMMON_STORY of visits or more: a chair, a game),
+              and every finding of a symptom that is a tag, counts by itself: it adds
               ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it
     narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
               r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
     age, sex  log of how many times as common, added to the log odds where age or sex is known
     against   log of the factor, where the finding is present
-    denied    log(1 - p_ij) of a finding that the record denies; p at most DENIED, for denials err
+    denied    log(1 - p_ij) of a finding that the record denies; p at most DENIED, for denials err (DENIED_RESULT of a
+              laboratory result or an image)
     silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
               record with L findings: the silence of a short note says little. Of a narrower finding only where the
-              wider one is mentioned; of risks and treatments less
+              wider one is mentioned; of risks and treatments less. Of what nearly every injury of a kind has (DEFINING:
+              the cut of a laceration) UNMENTIONED times as much: nobody leaves that out
     company   a named condition adds COMPANY times the log of how many times as often together to the log odds of the
               others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
               in full, at most MOST_CONFIRMED. Conditions that nobody named are not coupled: all answers stay exact
@@ -38,13 +41,15 @@ from whatelse.types import Floats, Ints
 
 FLOOR = 0.03
 LEAK = 0.5
-DENIED = 0.9
+DENIED, DENIED_RESULT = 0.9, 0.97
 SILENCE = 0.35
 HALF_LENGTH = 12.0
 MOST_COMPANY = 1.8
 NAMED = 0.5
 PRECISION = 0.8
+DEFINING, UNMENTIONED = 0.85, 4.0
 ALONE = 0.5
+COMMON_STORY = 0.002
 MOST_ALONE = 1.5
 COMPANY, MOST_CONFIRMED = 0.6, 3.5
 QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
@@ -105,7 +110,7 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
     rates[:k] = np.maximum(rates[:k], 1.05 * (share @ p[:, :k]))
     parent = np.full(n, -1)
     for name in findings:
-        wider = [index[up] for up in _wider(base, name) if up in index]
+        wider = [index[up] for up in wider_findings(base, name) if up in index]
         if wider:
             parent[index[name]] = min(wider, key=lambda j: rates[j])
 
@@ -125,10 +130,12 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
 
     linear = np.zeros((m, n))
     symptom = np.array([condition.kind == "symptom" for condition in conditions])
-    alone = (fail < 1) & ((quiet < 1) | symptom[:, None])
+    story = np.array([rates[j] >= COMMON_STORY and _is_mechanism(base, name) for j, name in enumerate(names)])
+    alone = (fail < 1) & ((quiet < 1) | symptom[:, None] | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
     linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), 0.0)
-    quiet_log = quiet * np.log(fail)
+    injury = np.array([condition.kind == "injury" for condition in conditions])
+    quiet_log = quiet * np.log(fail) * np.where(injury[:, None] & (p >= DEFINING), UNMENTIONED, 1.0)
     fail = np.where(alone, 1.0, fail)
     for i, condition in enumerate(conditions):
         for band, factor in condition.age.items():
@@ -140,7 +147,9 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
                 linear[i, index[name]] += np.log(max(factor, 1e-3))
     for name in denied:
         j = index[name.removeprefix("neg:")]
-        linear[:, index[name]] = np.log1p(-np.minimum(p[:, j], DENIED))
+        concept = base.concept(names[j])
+        most = DENIED_RESULT if concept is not None and concept.kind == "result" else DENIED
+        linear[:, index[name]] = np.log1p(-np.minimum(p[:, j], most))
         rates[index[name]] = ASKED * rates[j] if _asked(base, names[j]) else 0.0
 
     root = parent < 0
@@ -191,7 +200,7 @@ def frequencies(base: Knowledge, conditions: list[Condition]) -> list[dict[str, 
                 full = _finding(base, name, part)
                 if full == condition.name or (base.concept(full.rpartition(":")[2]) is None and not _drug(base, full)):
                     continue
-                for implied in (full, *_wider(base, full)):
+                for implied in (full, *wider_findings(base, full)):
                     if implied == condition.name:
                         continue
                     old = row.get(implied, (0.0, 0.0))
@@ -204,6 +213,11 @@ def _asked(base: Knowledge, name: str) -> bool:
     """Whether a patient can be asked about a finding, or examined for it."""
     concept = base.concept(name)
     return concept is not None and concept.kind in ASKED_KINDS
+
+
+def _is_mechanism(base: Knowledge, name: str) -> bool:
+    concept = base.concept(name)
+    return concept is not None and concept.kind == "mechanism"
 
 
 def _drug(base: Knowledge, name: str) -> bool:
@@ -222,7 +236,7 @@ def _finding(base: Knowledge, name: str, part: str) -> str:
     return name
 
 
-def _wider(base: Knowledge, name: str) -> tuple[str, ...]:
+def wider_findings(base: Knowledge, name: str) -> tuple[str, ...]:
     """Wider findings of a finding: of a drug its classes, of a concept its parents."""
     prefix, _, rest = name.rpartition(":")
     if prefix in ("hx", "rx") and rest in base.drugs:

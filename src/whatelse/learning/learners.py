@@ -34,7 +34,6 @@ from whatelse.learning.paper.nvil_course import (
 from whatelse.learning.prior import Prior, prior_of
 from whatelse.noisyor.blocks import finding_counts
 from whatelse.noisyor.joint import JointModel
-from whatelse.noisyor.rates import Rates
 
 MOVED, MOST_MOVED = 0.3, 30  # log odds from which a weight differs from what is written; how many are kept
 Progress = Callable[[str, int, int], None]
@@ -49,7 +48,7 @@ class Learned:
     history: tuple[float, ...] = ()
     converged: bool = True
     notes: dict[str, Any] = field(default_factory=dict)
-    rates: Rates | None = None
+    rates: NoiseRates | None = None
 
 
 def learn_joint(
@@ -70,25 +69,24 @@ def learn_joint(
                are true
     knowledge  whether the knowledge base is the prior; else all prior means are zero
     """
-    m, n, vocabulary = len(cohort.conditions), cohort.X.shape[1], cohort.vocabulary
+    n, vocabulary = cohort.X.shape[1], cohort.vocabulary
     progress("reading the knowledge base", 0, 1)
-    prior = prior_of(vocabulary, load_knowledge()) if knowledge else Prior.flat(m, n)
-    names = np.array([any(a.how == "phrase" for a in c.anchors) for c in vocabulary.anchors.conditions], bool)
+    prior = prior_of(vocabulary, load_knowledge()) if knowledge else Prior.flat(vocabulary)
     lesson, known = (_labels(cohort, weights, belief) if labels else None), None
     if lesson is not None:
         known = lesson.weight > 0
     if labels:
         fires = finding_counts(cohort.X, n)[cohort.anchor_columns] / max(len(cohort), 1)
-        anchor_rates, share = typical_rates(fires, names, prior.share)
+        anchor_rates, share = typical_rates(fires, prior.anchor, prior.share)
     else:
         anchor_rates, share = np.array([rates.sensitivity, rates.false_positive]), rates.prior
     columns = cohort.anchor_columns.astype(np.int64)
     with threadpool_limits(1, "blas"):  # sums by several threads differ in their last bits
-        fit = fit_joint(cohort.X, columns, names, prior, anchor_rates, share, lesson, known, on_step=progress)
+        fit = fit_joint(cohort.X, columns, prior, anchor_rates, share, lesson, known, on_step=progress)
     notes: dict[str, Any] = {"knowledge": _kept(cohort, prior, fit)}
     if lesson is not None:
         notes["labels"] = {"labelled_visits": lesson.belief.shape[0]}
-    found = Rates(share, fit.rates[0], np.minimum(fit.rates[1], 0.999 * fit.rates[0]))
+    found = NoiseRates(share, fit.rates[0], np.minimum(fit.rates[1], 0.999 * fit.rates[0]), cohort.conditions)
     return Learned(fit.model, fit.history, fit.converged, notes, found)
 
 
@@ -112,8 +110,8 @@ def _labels(cohort: Cohort, weights: Any, belief: Any) -> Labels | None:
 def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
     """What became of the knowledge: its scale, its spread, and the findings that the records judge otherwise."""
     p = fit.parameters
-    written = (p.s + p.e)[:, None] * prior.weight
-    moved = np.where(prior.known, np.abs(fit.weight - written), 0.0)
+    written = fit.weight - p.D
+    moved = np.where(prior.known, np.abs(p.D), 0.0)
     count = int((moved > MOVED).sum())
     order = np.argsort(-moved, axis=None, kind="stable")[: min(count, MOST_MOVED)]
     names = cohort.vocabulary.names
@@ -122,7 +120,7 @@ def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
         "conditions": sum(1 for entries in prior.entries if entries),
         "findings": int(prior.known.sum()),
         "pairs": int((np.triu(prior.coupling) != 0).sum()),
-        "scale": round(float(p.s), 3),
+        "scale": [round(float(s), 3) for s in p.s],
         "spread": [round(s, 3) for s in fit.spread],
         "moved": count,
         "most_moved": [
@@ -135,19 +133,19 @@ def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
 def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:
     """The paper's initialisation: moments denoised by the noise rates."""
     counts = Counts.of(cohort.X, cohort.anchor_columns)
-    return Learned(JointModel.plain(moments_model(counts, arrays(rates), cohort.anchor_columns, shrink=shrink)))
+    return Learned(JointModel.plain(moments_model(counts, rates, cohort.anchor_columns, shrink=shrink)))
 
 
 def learn_naive(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
     """Anchors taken for the truth."""
-    return Learned(JointModel.plain(naive_labels(cohort.X, cohort.anchor_columns, arrays(rates))))
+    return Learned(JointModel.plain(naive_labels(cohort.X, cohort.anchor_columns, rates)))
 
 
 def learn_oracle(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
     """The truth itself: what learning without labels is measured against."""
     if not cohort.fully_labelled:
         raise CohortError("the oracle learns from labels, and some visits of this cohort have none")
-    return Learned(JointModel.plain(oracle(cohort.X, cohort.Y, cohort.anchor_columns, arrays(rates))))
+    return Learned(JointModel.plain(oracle(cohort.X, cohort.Y, cohort.anchor_columns, rates)))
 
 
 def learn_nvil(
@@ -190,11 +188,6 @@ def learn_nvil(
     )
 
 
-def arrays(rates: NoiseRates) -> Rates:
-    """Noise rates without the conditions' names."""
-    return Rates(rates.prior, rates.sensitivity, rates.false_positive)
-
-
 LEARNERS: dict[str, Callable[..., Learned]] = {
     "joint": learn_joint,
     "moments": learn_moments,
@@ -218,12 +211,8 @@ def learn(
         raise CohortError(
             "the noise rates are of other conditions than the cohort's: estimate them from the same conditions file"
         )
-    if learner != "oracle" and rates.uninformative:
-        raise ModelError(
-            f"the anchor of {rates.uninformative[0]!r} fires no more often with the condition than without: nothing "
-            "can be learned from it; choose another anchor ('whatelse anchors check' shows what it does), or see "
-            "whether its labels are upside down"
-        )
+    if learner != "oracle":
+        rates.informative()
     takes = inspect.signature(LEARNERS[learner]).parameters
     own = [name for name in takes if name not in ("cohort", "rates", "seed", "progress", "settings")]
     if "settings" not in takes and (unknown := sorted(set(settings) - set(own))):

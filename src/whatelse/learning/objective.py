@@ -3,11 +3,11 @@
 Model of the conditions y of a visit with findings x, whose anchors A are columns of x:
 
     P(y | x)  ~  exp( sum_i y_i h_i(x) + sum_{i<k} y_i y_k J_ik )
-    h_i(x)    =  b_i + (s + e_i) W0_i.(x - c) + D_i.(x - c) + l_i(A_i)
+    h_i(x)    =  b_i + (sum_g s_g W0_gi + e_i W0_0i + D_i).(x - c) + l_i(A_i)        g: facts, names, unlisted findings
     l_i(A)    =  log P(A | y_i = 1) / P(A | y_i = 0)        by sensitivity S_i and false-positive rate F_i of the anchor
-    J         =  t J0 + P                                   W0, J0: what knowledge says
+    J         =  t J0 + q + P                               W0, J0: what knowledge says; q: the same for all pairs
 
-Objective, to be minimised over b, s, e, D, t, P, S, F:
+Objective, to be minimised over b, s, e, D, t, q, P, S, F:
 
     - sum over labels  w log( p_vi B_vi + (1 - p_vi)(1 - B_vi) )       p_vi = P(y_i = 1 | x, the other labels)
     - sum over visits  omega_i log( g_vi S_i + (1 - g_vi) F_i )        g: p without anchors; 1 - ... if silent
@@ -36,13 +36,14 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Strengths:
-    """Standard deviations of the parameters around their means; delta (m, n), the others are numbers."""
+    """Standard deviations of the parameters around their means; delta (m, n), scale of each group of the prior."""
 
     delta: Floats
     bias: float = 0.7
-    scale: float = 0.05
+    scale: tuple[float, ...] = (0.05, 0.2, 0.1)
     own_scale: float = 0.15
     pair_scale: float = 0.2
+    pair_level: float = 0.3
     rate: float = 0.7
     pair: float = 0.3
 
@@ -50,13 +51,14 @@ class Strengths:
 class Parameters(NamedTuple):
     """Parameters of m conditions and n findings, in the notation of the module.
 
-    b (m,), s (), e (m,), t (), rates (2, m) logits of S and F, P (m, m) symmetric with zero diagonal, D (m, n)
+    b (m,), s (3,), e (m,), t (), q (), rates (2, m) logits of S and F, P (m, m) symmetric with zero diagonal, D (m, n)
     """
 
     b: Floats
-    s: float
+    s: Floats
     e: Floats
     t: float
+    q: float
     rates: Floats
     P: Floats
     D: Floats
@@ -88,7 +90,8 @@ class Objective:
     ) -> None:  # fmt: skip
         self.X, self.columns, self.centre, self.prior, self.start = X, columns, centre, prior, start
         self.sd, self.omega, self.rates, self.labels = strengths, omega, rates, labels
-        self.m, self.n = prior.weight.shape
+        self.groups, self.m, self.n = prior.weight.shape
+        self.sd_scale = np.array(strengths.scale)
         self.upper = np.triu_indices(self.m, 1)
         self.free = np.ones((self.m, self.n), bool)
         self.free[np.arange(self.m), columns] = False
@@ -105,17 +108,18 @@ class Objective:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return int(4 * self.m + 2 + self.upper[0].size + self.m * self.n)
+        return int(4 * self.m + 2 + self.groups + self.upper[0].size + self.m * self.n)
 
     def unpack(self, theta: Floats) -> Parameters:
         """Parameters of a whitened vector."""
         m, sd, at = self.m, self.sd, self.start
-        cut = np.cumsum([m, 1, m, 1, 2 * m, self.upper[0].size])
-        b, s, e, t, rates, pairs, D = np.split(theta, cut)
+        cut = np.cumsum([m, self.groups, m, 1, 1, 2 * m, self.upper[0].size])
+        b, s, e, t, q, rates, pairs, D = np.split(theta, cut)
         P = np.zeros((m, m))
         P[self.upper] = sd.pair * pairs
         return Parameters(
-            at.b + sd.bias * b, at.s + sd.scale * float(s[0]), sd.own_scale * e, at.t + sd.pair_scale * float(t[0]),
+            at.b + sd.bias * b, at.s + self.sd_scale * s, sd.own_scale * e, at.t + sd.pair_scale * float(t[0]),
+            at.q + sd.pair_level * float(q[0]),
             at.rates + sd.rate * rates.reshape(2, m), P + P.T, self.free * sd.delta * D.reshape(m, self.n),
         )  # fmt: skip
 
@@ -123,19 +127,20 @@ class Objective:
         """The whitened vector of parameters."""
         sd, at = self.sd, self.start
         parts: list[Any] = [
-            (p.b - at.b) / sd.bias, [(p.s - at.s) / sd.scale], p.e / sd.own_scale, [(p.t - at.t) / sd.pair_scale],
+            (p.b - at.b) / sd.bias, (p.s - at.s) / self.sd_scale, p.e / sd.own_scale, [(p.t - at.t) / sd.pair_scale],
+            [(p.q - at.q) / sd.pair_level],
             ((p.rates - at.rates) / sd.rate).ravel(), p.P[self.upper] / sd.pair, (p.D / sd.delta).ravel(),
         ]  # fmt: skip
         return np.concatenate(parts)
 
     def weights(self, p: Parameters) -> Floats:
         """(m, n) weights of the findings: the scaled knowledge and what differs from it."""
-        out: Floats = (p.s + p.e)[:, None] * self.prior.weight + p.D
+        out: Floats = np.einsum("g,gij->ij", p.s, self.prior.weight) + p.e[:, None] * self.prior.weight[0] + p.D
         return out
 
     def coupling(self, p: Parameters) -> Floats:
         """(m, m) J."""
-        out: Floats = p.t * self.prior.coupling + p.P
+        out: Floats = p.t * self.prior.coupling + p.P + p.q * (1 - np.eye(self.m))
         return out
 
     # ---- the objective
@@ -153,10 +158,11 @@ class Objective:
             own = self._labels(p, W)
             value, bias, rates, M = value + own.value, bias + own.bias, own.rates, own.pairs
             D = D + own.scatter - np.outer(own.bias, self.centre)
-        e = (D * self.prior.weight).sum(1)
+        scale = np.einsum("ij,gij->gi", D, self.prior.weight)
         parts: list[Any] = [
-            sd.bias * bias, [sd.scale * e.sum()], sd.own_scale * e,
-            [sd.pair_scale * (M * self.prior.coupling).sum()], sd.rate * rates.ravel(),
+            sd.bias * bias, self.sd_scale * scale.sum(1), sd.own_scale * scale[0],
+            [sd.pair_scale * (M * self.prior.coupling).sum()], [sd.pair_level * (M.sum() - np.trace(M))],
+            sd.rate * rates.ravel(),
             sd.pair * (M + M.T)[self.upper], (self.free * sd.delta * D).ravel(),
         ]  # fmt: skip
         return value + 0.5 * float(theta @ theta), np.concatenate(parts) + theta
@@ -203,6 +209,18 @@ class Objective:
             total = total + np.asarray((self.labels.X.T @ (self.labels.weight * chance * (1 - chance))).T)
         out: Floats = total * (1 - self.centre) ** 2
         return out
+
+    def label_information(self, p: Parameters) -> tuple[Floats, Floats, Floats]:
+        """Diagonal of the expected information of the labels about b (m,), e (m,) and P (m, m), without the prior."""
+        labels = self.labels
+        assert labels is not None
+        W = self.weights(p)
+        chance = expit(self.label_fields(p, W))
+        V = labels.weight * chance * (1 - chance)
+        facts = self.prior.weight[0]
+        said = np.asarray(labels.X @ facts.T) - facts @ self.centre
+        pairs = labels.company.T**2 @ V
+        return V.sum(0), (V * said**2).sum(0), pairs + pairs.T
 
 
 class _LabelTerm(NamedTuple):

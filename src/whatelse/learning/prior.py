@@ -1,10 +1,12 @@
 """Prior: what the knowledge base says about the parameters of a cohort's conditions and findings.
 
-    weight_ij    log of how many times as common finding j is among cases of condition i as among all visits
+    facts_ij     log of how many times as common finding j is among cases of condition i as among all visits
+    names_ij     the same for findings that name the condition itself, or an injury of its own body site
+    unlisted_ij  -1 where j is a complaint that condition i does not bring: another problem explains the visit
     coupling_ik  log of how many times as often conditions i and k occur together as by chance
     share_i      share of emergency visits with condition i
 
-A condition of the cohort stands for entries of the base by its name, its codes, its title read as text, or its phrases
+A condition of the cohort stands for entries or concepts of the base by its name, its codes, its title or its phrases
 (`knowledge/matching.py`). A column stands for findings of the base by `cohort.concepts`.
 """
 
@@ -14,102 +16,187 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whatelse.annotators import Condition as AnchoredCondition
 from whatelse.cohort import Vocabulary
 from whatelse.cohort.concepts import concepts_of_findings
 from whatelse.knowledge import Knowledge
-from whatelse.knowledge.entries import Condition
-from whatelse.knowledge.matching import match, merged
-from whatelse.learning.knowledge_model import SMALLEST_RATE, finding_rate, frequencies
-from whatelse.types import Bools, Floats
+from whatelse.knowledge.entries import Condition, plain
+from whatelse.knowledge.matching import merged, stands_for
+from whatelse.learning.knowledge_model import SMALLEST_RATE, finding_rate, frequencies, wider_findings
+from whatelse.text.lexicon import Lexicon, load_lexicon
+from whatelse.types import Bools, Floats, Ints
 
 STRONGEST = 4.0  # log of the largest lift that is believed
 STRONGEST_PAIR = 3.0
 NAMED_BY_CASES = 0.5  # share of cases whose record mentions the condition by name, where no anchor does
 RECALLED = 0.7  # of the weight of a condition's name: its name as history, or as a possibility
+CLIMBED = 0.6  # of the weight of a wider finding: a narrower one that the entry does not name
+SITE_COMPLAINT, SITE_OTHER = 2.5, 1.0  # log lift of a complaint, of another injury at the body site of a condition
+COMPLAINTS = ("pain", "injury", "swelling", "tenderness", "impact", "deformity", "numbness", "weakness", "stiffness")
+PROBLEMS = ("symptom", "sign", "disease", "mechanism", "exposure", "head")  # kinds of concepts that explain a visit
+INJURED = {True: 3.0, False: 0.33}  # times as often marked as an injury: injuries and their causes, all others
+GENERAL = 0.08  # rate from which a complaint is too common to speak for another problem
+BACKGROUND = ("vital:", "chronic:", "hx:", "pain:", "visit:")  # columns that explain no visit
+CODE, PHRASE, NAME = 0, 1, 2  # kinds of anchors
+GROUPS = ("facts", "names", "unlisted")
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
     """Prior means of m conditions and n findings.
 
-    weight    (m, n) log lift of each finding; 0 where the base says nothing
-    known     (m, n) bool: where the base says something
+    weight    (3, m, n) facts, names and unlisted findings; 0 where the base says nothing
     coupling  (m, m) log lift of each pair, symmetric
     share     (m,) share of emergency visits; NaN where the base does not know the condition
     entries   (m,) names of the entries that each condition stands for
+    anchor    (m,) kind of each condition's anchor: NAME, PHRASE or CODE
     """
 
     weight: Floats
-    known: Bools
     coupling: Floats
     share: Floats
     entries: tuple[tuple[str, ...], ...]
+    anchor: Ints
+
+    @property
+    def known(self) -> Bools:
+        """(m, n) where the base lists a finding for a condition."""
+        out: Bools = (self.weight[:2] != 0).any(0)
+        return out
 
     @classmethod
-    def flat(cls, m: int, n: int) -> Prior:
+    def flat(cls, vocabulary: Vocabulary) -> Prior:
         """Nothing is known: all means are zero."""
-        return cls(np.zeros((m, n)), np.zeros((m, n), bool), np.zeros((m, m)), np.full(m, np.nan), ((),) * m)
+        kinds = [_anchor_kind(condition, ()) for condition in vocabulary.anchors.conditions]
+        m, n = len(kinds), len(vocabulary.names)
+        nothing = np.zeros((len(GROUPS), m, n)), np.zeros((m, m)), np.full(m, np.nan), ((),) * m
+        return cls(*nothing, np.array(kinds, np.int64))
 
 
 def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
     """The prior of a cohort's vocabulary. O(conditions x findings)."""
     conditions, names = vocabulary.anchors.conditions, vocabulary.names
     m, n = len(conditions), len(names)
-    concepts_read = concepts_of_findings([*(c.title.lower() for c in conditions), *names])
-    read, columns = concepts_read[:m], concepts_read[m:]
-    own, entries = list[frozenset[str]](), list[tuple[str, ...]]()
-    for condition, concepts in zip(conditions, read, strict=True):
-        found = _entries(base, condition, concepts)
+    lexicon = load_lexicon()
+    columns = concepts_of_findings(names, lexicon)
+    written = set(names)
+    background = np.array([name.startswith(BACKGROUND) for name in names])
+    weight, share = np.zeros((len(GROUPS), m, n)), np.full(m, np.nan)
+    entries, whole, kinds = list[tuple[str, ...]](), list[Condition | None](), list[int]()
+    for i, condition in enumerate(conditions):
+        found = stands_for(base, condition.name, condition.phrases, condition.codes, condition.title)
+        entry = merged(base, condition.name, condition.title, found) if found else None
         entries.append(found)
-        own.append(frozenset(found) | frozenset(concepts))
-    weight, known = np.zeros((m, n)), np.zeros((m, n), bool)
-    share = np.full(m, np.nan)
-    whole = [merged(base, c.name, c.title, e) if e else None for c, e in zip(conditions, entries, strict=True)]
-    for i, entry in enumerate(whole):
-        row = frequencies(base, [entry])[0] if entry else {}
+        whole.append(entry)
         share[i] = entry.share if entry else np.nan
-        for j in range(n - m):
-            lifts = [v for name in columns[j] if (v := _lift(base, name, entry, row, own[i])) is not None]
-            if lifts:
-                weight[i, j], known[i, j] = max(lifts, key=abs), True
-    coupling = _couplings(whole, entries)
-    return Prior(np.clip(weight, -STRONGEST, STRONGEST), known, coupling, share, tuple(entries))
+        kinds.append(_anchor_kind(condition, found, lexicon))
+        view = _View(base, lexicon, entry, found, written)
+        for j, concepts in enumerate(columns[: n - m]):
+            if concepts:
+                weight[:, i, j] = view.weights(concepts)
+        weight[2, i, background] = 0.0
+    weight = np.clip(weight, -STRONGEST, STRONGEST)
+    return Prior(weight, _couplings(whole, entries), share, tuple(entries), np.array(kinds))
 
 
-def _entries(base: Knowledge, condition: object, concepts: tuple[str, ...]) -> tuple[str, ...]:
-    """Entries that a condition stands for: by name or codes; else by its title; else by its phrases."""
-    name, codes = condition.name, condition.codes  # type: ignore[attr-defined]
-    found = match(base, name, (), codes)
-    if not found:
-        titled = set(concepts)
-        found = tuple(e for e in base.conditions if e in titled or titled & set(base.parents(e)))
-    if found:
-        return found
-    phrases = [anchor.value for anchor in condition.anchors if anchor.how == "phrase"]  # type: ignore[attr-defined]
-    return () if concepts else match(base, name, phrases, {})
+def _anchor_kind(condition: AnchoredCondition, own: tuple[str, ...], lexicon: Lexicon | None = None) -> int:
+    """NAME if a phrase of the anchor names the condition; PHRASE for other words, which go with it; CODE for no words.
+
+    Where the base knows no name of the condition, a phrase that shares a word with its title names it.
+    """
+    phrases = condition.phrases
+    if not phrases:
+        return CODE
+    title = set(plain(f"{condition.title} {condition.name}").split())
+    if not own or lexicon is None:
+        return NAME if any(set(plain(phrase).split()) & title for phrase in phrases) else PHRASE
+    read = concepts_of_findings(map(plain, phrases), lexicon)
+    return NAME if any(set(own) & {name, *lexicon.ancestors(name)} for some in read for name in some) else PHRASE
 
 
-def _lift(
-    base: Knowledge, name: str, entry: Condition | None, row: dict[str, tuple[float, float]], own: frozenset[str]
-) -> float | None:
-    """Log lift of a finding of the base for an entry, or None where the entry does not speak of it."""
-    prefix, _, rest = name.rpartition(":")
-    if rest in own and prefix in ("", "hx", "possible"):
-        times = NAMED_BY_CASES / _rate(base, rest if prefix == "possible" else name)
-        return float(np.log(times)) * (1.0 if not prefix else RECALLED)
-    if entry is None:
+class _View:
+    """What the base says about one condition: the entry, the names that are its own, the body sites of an injury."""
+
+    def __init__(
+        self, base: Knowledge, lexicon: Lexicon, entry: Condition | None, found: tuple[str, ...], written: set[str]
+    ) -> None:
+        self.base, self.lexicon, self.entry, self.own, self.written = base, lexicon, entry, frozenset(found), written
+        self.row = frequencies(base, [entry])[0] if entry else {}
+        self.implied = {up for name in (*self.row, *self.own) for up in wider_findings(base, name)}
+        made = filter(None, (lexicon.composed(name) for name in found))
+        self.sites = frozenset(site.name for site, _ in made)
+        self.around = self.sites | {up for site in self.sites for up in lexicon.ancestors(site)}
+        self.injury = (entry is not None and entry.kind in ("injury", "cause")) or bool(self.sites)
+
+    def weights(self, concepts: tuple[str, ...]) -> tuple[float, float, float]:
+        """Facts, names and unlisted of a column that stands for these findings of the base."""
+        named = [v for name in concepts if (v := self._named(name)) is not None]
+        if named:
+            return 0.0, max(named, key=abs), 0.0
+        facts = [v for name in concepts if (v := self._fact(name)) is not None]
+        if facts:
+            return max(facts, key=abs), 0.0, 0.0
+        return 0.0, 0.0, -1.0 if any(map(self._unlisted, concepts)) else 0.0
+
+    def _named(self, name: str) -> float | None:
+        """Log lift of a name of the condition, or of a complaint at its own body site."""
+        prefix, _, rest = name.rpartition(":")
+        if rest in self.own and prefix in ("", "hx", "possible"):
+            times = NAMED_BY_CASES / _rate(self.base, rest if prefix == "possible" else name)
+            return float(np.log(times)) * (1.0 if not prefix else RECALLED)
+        place = self._place(rest) if prefix in ("", "possible") and name not in self.row else None
+        if place is None or place[0] != "here":
+            return None
+        return SITE_COMPLAINT if place[1] in COMPLAINTS else SITE_OTHER
+
+    def _place(self, name: str) -> tuple[str, str] | None:
+        """Where a composed finding is, seen from the condition's body sites (here, around, elsewhere), and its head."""
+        made = self.lexicon.composed(name) if self.sites else None
+        if made is None:
+            return None
+        site, head = made
+        here = bool(self.sites & {site.name, *self.lexicon.ancestors(site.name)})
+        return "here" if here else "around" if site.name in self.around else "elsewhere", head.name
+
+    def _fact(self, name: str) -> float | None:
+        """Log lift of a finding that the entry speaks of, itself or by a wider finding; else None."""
+        entry, base = self.entry, self.base
+        prefix, _, rest = name.rpartition(":")
+        if entry is None:
+            return None
+        if prefix in ("age", "sex"):
+            factors = entry.age if prefix == "age" else entry.sex
+            return float(np.log(max(factors.get(rest, 1.0), 0.01))) if factors else None
+        if prefix == "neg" and rest in self.row:
+            absent = max(1 - self.row[rest][0], 0.05) / max(1 - _rate(base, rest), 0.05)
+            return float(np.log(absent))
+        if (place := self._place(rest)) is not None and place[0] == "elsewhere":
+            return None
+        if name in self.row:
+            return _lift(base, name, self.row)
+        if name in entry.against:
+            return float(np.log(max(entry.against[name], 0.01)))
+        if name == "injury":
+            return float(np.log(INJURED[self.injury]))
+        if prefix in ("", "rx", "hx"):
+            for up in wider_findings(base, name):
+                if up in self.row and up not in self.written:
+                    return CLIMBED * _lift(base, up, self.row)
         return None
-    if prefix in ("age", "sex"):
-        factors = entry.age if prefix == "age" else entry.sex
-        return float(np.log(max(factors.get(rest, 1.0), 0.01))) if factors else None
-    if prefix == "neg" and rest in row:
-        absent = max(1 - row[rest][0], 0.05) / max(1 - _rate(base, rest), 0.05)
-        return float(np.log(absent))
-    if name in row:
-        return float(np.log(max(row[name][0], 1e-4) / _rate(base, name)))
-    if name in entry.against:
-        return float(np.log(max(entry.against[name], 0.01)))
-    return None
+
+    def _unlisted(self, name: str) -> bool:
+        """Whether a finding is a problem that the entry does not bring, in itself or by a wider or narrower finding."""
+        concept = self.base.concept(name)
+        if not (self.entry or self.sites) or concept is None or concept.kind not in PROBLEMS or concept.rate > GENERAL:
+            return False
+        if (place := self._place(name)) is not None:
+            return place[0] == "elsewhere"
+        return name not in self.implied and not any(up in self.row for up in self.base.parents(name))
+
+
+def _lift(base: Knowledge, name: str, row: dict[str, tuple[float, float]]) -> float:
+    """Log lift of a finding that an entry lists; never negative, since only `against` speaks against a condition."""
+    return max(float(np.log(max(row[name][0], 1e-4) / _rate(base, name))), 0.0)
 
 
 def _rate(base: Knowledge, name: str) -> float:

@@ -22,23 +22,29 @@ import numpy as np
 from scipy import sparse
 
 from whatelse.annotators import AnchorSet
-from whatelse.annotators.anchors import Anchor
-from whatelse.annotators.anchors import Condition as AnchoredCondition
 from whatelse.cohort import Vocabulary
-from whatelse.errors import WhatelseError
+from whatelse.cohort.proposal import anchored_condition
+from whatelse.errors import ConditionError, WhatelseError
 from whatelse.io.files import write_whole
 from whatelse.knowledge import Knowledge, load_knowledge
-from whatelse.knowledge.matching import match, merged
-from whatelse.learning.knowledge_model import NAMED, KnowledgeNetwork, compile_knowledge, knowledge_model
+from whatelse.knowledge.entries import Condition, plain
+from whatelse.knowledge.matching import merged, stands_for
+from whatelse.learning.knowledge_model import (
+    NAMED,
+    KnowledgeNetwork,
+    compile_knowledge,
+    knowledge_model,
+    wider_findings,
+)
 from whatelse.noisyor.joint import JointModel
 from whatelse.text.lexicon import Lexicon
 from whatelse.types import Floats
-from whatelse.visits import TEXT_FIELDS
 
 NAMES = ("emergency", "emergency-23")
 VISITS = 1_000_000  # visits that the rates of the base are counts of
 CACHE = "WHATELSE_CACHE"
 COMPILED_BY = ("knowledge_model.py", "shipped.py", "lexicon.py", "base.py")
+ASKED_KINDS = ("symptom", "sign", "quality", "exposure", "history", "mechanism", "result")
 MATRICES = ("fail", "linear", "silence", "company")
 
 
@@ -52,6 +58,7 @@ class Profile:
     share: float
     settle: str = ""
     wider: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()  # findings that its entry names and that can be asked, examined or tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +72,7 @@ class ShippedModel:
     false_positive: Floats
     profiles: Mapping[str, Profile]
     titles: Mapping[str, str]
+    wider: Mapping[str, tuple[str, ...]]
     digest: str
 
 
@@ -94,12 +102,31 @@ def shipped_model(base: Knowledge, asked: Knowledge) -> ShippedModel:
 
 def the_23(base: Knowledge) -> Knowledge:
     """The paper's 23 conditions, each merged of the entries that its name or codes stand for."""
-    conditions = {}
-    for condition in AnchorSet.shipped().conditions:
-        phrases = [anchor.value for anchor in condition.anchors if anchor.how == "phrase"]
-        parts = match(base, condition.name, phrases, condition.codes)
-        conditions[condition.name] = merged(base, condition.name, condition.title, parts)
-    return replace(base, conditions=conditions)
+    return matched(base, AnchorSet.shipped())[0]
+
+
+def matched(base: Knowledge, wanted: AnchorSet) -> tuple[Knowledge, tuple[str, ...]]:
+    """The base with conditions of one's own, each merged of the entries that its name, title, codes or phrases stand
+    for; and the names of those that the base does not know."""
+    conditions, unknown = {}, []
+    for condition in wanted.conditions:
+        if parts := stands_for(base, condition.name, condition.phrases, condition.codes, condition.title):
+            own = merged(base, condition.name, condition.title, parts)
+            names = tuple(dict.fromkeys([*map(plain, parts), *own.names]))  # so that it is found again by its phrases
+            conditions[condition.name] = replace(own, codes=dict(condition.codes), names=names)
+        else:
+            unknown.append(condition.name)
+    if not conditions:
+        raise ConditionError("the knowledge base knows none of these conditions; see 'whatelse conditions find'")
+    return replace(base, conditions=conditions), tuple(unknown)
+
+
+def model_for(wanted: AnchorSet) -> tuple[ShippedModel, tuple[str, ...]]:
+    """The model of conditions of one's own, made of knowledge alone; and the names of those that the base does not
+    know. Conditions that `model_for` made before are matched with the same entries again."""
+    base = load_knowledge()
+    asked, unknown = matched(base, wanted)
+    return shipped_model(base, asked), unknown
 
 
 def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
@@ -113,14 +140,21 @@ def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
             arrays[part.name] = [filled.row.tolist(), filled.col.tolist(), filled.data.tolist()]
         else:
             arrays[part.name] = list(value) if isinstance(value, tuple) else value.tolist()
-    anchors = AnchorSet(tuple(_anchored(asked, name) for name in net.conditions))
+    anchors = AnchorSet(tuple(anchored_condition(asked, name) for name in net.conditions))
     profiles = {
-        c.name: asdict(Profile(c.title, c.kind, c.danger, c.share, c.settle, asked.wider(c.name)))
+        c.name: asdict(Profile(c.title, c.kind, c.danger, c.share, c.settle, asked.wider(c.name), asks(base, c)))
         for c in asked.conditions.values()
     }
     titles = {name: base.title(name) for name in net.names if not name.startswith("anchor:")}
-    lexicon = Lexicon.from_knowledge(base).to_json()
-    return {"arrays": arrays, "anchors": anchors.to_json(), "lexicon": lexicon, "profiles": profiles, "titles": titles}
+    wider = {name: [w for w in wider_findings(base, name) if w in titles] for name in titles if ":" not in name}
+    return {
+        "arrays": arrays,
+        "anchors": anchors.to_json(),
+        "lexicon": Lexicon.from_knowledge(base).to_json(),
+        "profiles": profiles,
+        "titles": titles,
+        "wider": {name: some for name, some in wider.items() if some},
+    }
 
 
 def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
@@ -135,8 +169,10 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
     parts: dict[str, Any] = {name: np.array(value) for name, value in arrays.items()}
     net = KnowledgeNetwork(**(parts | {name: tuple(arrays[name]) for name in ("conditions", "names")}))
     profiles = {
-        name: Profile(**profile | {"wider": tuple(profile["wider"])}) for name, profile in content["profiles"].items()
+        name: Profile(**profile | {part: tuple(profile[part]) for part in ("wider", "asks")})
+        for name, profile in content["profiles"].items()
     }
+    wider = {name: tuple(some) for name, some in content["wider"].items()}
     vocabulary = Vocabulary(
         net.names,
         np.round(net.rates * VISITS).astype(np.int64),
@@ -149,17 +185,16 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
     named = np.full(m, NAMED)
     false_positive = net.leak[shape[1] - m :].copy()
     model = knowledge_model(net)
-    return ShippedModel(model, vocabulary, share, named, false_positive, profiles, content["titles"], digest)
+    return ShippedModel(model, vocabulary, share, named, false_positive, profiles, content["titles"], wider, digest)
 
 
-def _anchored(base: Knowledge, name: str) -> AnchoredCondition:
-    """A condition with its own names as anchors."""
-    condition = base.conditions[name]
-    concept = base.concepts.get(name)
-    phrases = dict.fromkeys((*condition.names, *(concept.same if concept else ())))
-    anchors = tuple(Anchor("phrase", phrase, TEXT_FIELDS) for phrase in phrases)
-    kind = "history" if condition.kind in ("chronic", "social") else "acute"
-    return AnchoredCondition(name, condition.title, kind, condition.codes, anchors)  # type: ignore[arg-type]
+def asks(base: Knowledge, condition: Condition) -> tuple[str, ...]:
+    """Findings of an entry that a person can be asked about, examined or tested for, and exposures that put at risk."""
+    own = [*condition.findings, *condition.proof]
+    kinds = {name: concept.kind for name in (*own, *condition.risk) if (concept := base.concept(name)) is not None}
+    asked = [name for name in own if kinds.get(name) in ASKED_KINDS]
+    asked += [name for name in condition.risk if kinds.get(name) in ("exposure", "history")]
+    return tuple(name for name in dict.fromkeys(asked) if not name.startswith("lasting_") and name != "asymptomatic")
 
 
 def _digest(name: str) -> str:

@@ -11,9 +11,10 @@ in common drops out. Only labels that are known count, so visits may be labelled
     reliability   calibration error over bins of predicted probability, of labels to which either gives 2% or more
 
 The verdict. *Worse*: the 95% interval of log loss or of the held-out tag's reciprocal rank lies wholly on the wrong
-side of zero, or the 99% interval of any other measure does. *Better*: one of those two lies wholly on the right side,
-and nothing is worse. *Not worse*: both intervals exclude a loss of more than the margin, 5% of the old log loss and
-0.02 of reciprocal rank. Else *not known*: too few labels to tell.
+side of zero, or the 99% interval of any other measure does, and the difference matters: at least 1% of the old log
+loss, 0.005 of rank, accuracy or calibration error (`matters`). *Better*: one of those two lies wholly on the right
+side, and nothing is worse. *Not worse*: both intervals exclude a loss of more than the margin, 5% of the old log loss
+and 0.02 of reciprocal rank. Else *not known*: too few labels to tell.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from whatelse.types import Bools, Floats
 
 Verdict = Literal["better", "not worse", "not known", "worse"]
 LOSS_MARGIN, RANK_MARGIN = 0.05, 0.02
+SMALLEST_LOSS, SMALLEST = 0.01, 0.005  # difference that matters: share of the old log loss; of any other measure
+RELIABILITY = "reliability: calibration error"
 PRIMARY = ("log loss", "held-out tag: reciprocal rank")
 VISITS = 5_000
 SEEN = 0.02
@@ -121,13 +124,14 @@ def compare_sides(
         if both.weight[:, i].any()
     )
     verdict, because = judge(found)
+    because = f"{because}; {by_conditions(by_condition)}"
     digests = old.tagger.digest_, new.tagger.digest_
     return Comparison(*digests, len(rows), int(both.known.sum()), tuple(found), by_condition, verdict, because)
 
 
 def judge(rows: Sequence[Row], primary: Sequence[str] = PRIMARY) -> tuple[Verdict, str]:
     """The verdict on measures that were taken, and a sentence."""
-    if worse := [row.measure for row in rows if row.says == "worse"]:
+    if worse := [row.measure for row in rows if row.says == "worse" and matters(row)]:
         return "worse", f"the new model is worse by {' and '.join(worse)}"
     main = [row for row in rows if row.measure in primary]
     if better := [row.measure for row in main if row.says == "better"]:
@@ -146,6 +150,22 @@ def judge(rows: Sequence[Row], primary: Sequence[str] = PRIMARY) -> tuple[Verdic
         f"too few labelled visits to tell whether the new model is worse by {' and '.join(unsure)}; some {more:,} more "
         "would do"
     )
+
+
+def matters(row: Row) -> bool:
+    """Whether a difference is large enough to call a model worse for it."""
+    smallest = SMALLEST if row.good or row.measure == RELIABILITY else SMALLEST_LOSS * row.old
+    return abs(row.difference) >= smallest
+
+
+def by_conditions(rows: Sequence[Row]) -> str:
+    """Which conditions got better and which worse by their log loss, in a sentence."""
+    said = [
+        f"{word}: {', '.join(row.measure for row in rows if row.says == word and matters(row))}"
+        for word in ("better", "worse")
+        if any(row.says == word and matters(row) for row in rows)
+    ]
+    return "by condition, " + "; ".join(said) if said else "no condition differs by 1% of its log loss"
 
 
 # ---- measures
@@ -216,7 +236,7 @@ def _reliability(both: _Both, draw: Resamples) -> Row:
     old, new = errors(np.ones(len(size))).tolist()
     drawn = errors(draw.counts(len(size)))
     low, high = interval(drawn[:, 1] - drawn[:, 0], OTHERS_LEVEL)
-    return Row("reliability: calibration error", len(size), old, new, new - old, low, high, False)
+    return Row(RELIABILITY, len(size), old, new, new - old, low, high, False)
 
 
 def _loss(probability: Floats, chance: Floats) -> Floats:

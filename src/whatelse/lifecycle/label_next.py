@@ -33,7 +33,6 @@ from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.learning.baselines import naive_labels
-from whatelse.learning.learners import arrays
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.types import Bools, Floats
 
@@ -67,7 +66,7 @@ def guess_probabilities(cohort: Cohort) -> Floats:
     guess = NoiseRates.from_given(
         cohort.conditions, anchor_rate=fired, ppv=np.full(fired.size, GUESSED_PPV), fn=np.minimum(odds, 0.4)
     )
-    model = naive_labels(cohort.X, cohort.anchor_columns, arrays(guess))
+    model = naive_labels(cohort.X, cohort.anchor_columns, guess)
     return posterior(model, cohort.X, tolerance=0.01, top=0).marginals
 
 

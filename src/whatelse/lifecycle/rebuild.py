@@ -31,7 +31,7 @@ def records_of(cohort: Cohort, files: list[Path] | None = None) -> VisitReader:
         options = {key: about[key] for key in ("source", "delimiter", "encoding") if about.get(key)}
         options["columns"] = Path(about["columns"]) if about.get("columns") else None
     labels = Path(about["labels"]) if about.get("labels") else None
-    return read_visits(places_of(cohort, files), labels=labels, on_error="skip", like=reading, **options)
+    return read_visits(places_of(cohort, files), labels=labels, on_error="skip", like=reading, **options).quietly()
 
 
 def rebuild(cohort: Cohort, visits: Iterable[Visit], anchors: AnchorSet) -> Cohort:

@@ -3,7 +3,8 @@
 Layout (docs/model-file.md): 8 bytes of header length, a JSON header, raw little-endian arrays. The header's
 `__metadata__` has one entry, `whatelse`: canonical JSON with the schema version, names, vocabulary, how the model was
 learned and a SHA-256 digest over all of that and every array. Loading runs nothing from the file, judges a header of at
-most `MAX_HEADER` bytes before it reads an array (`arrays.py`), and checks everything before anything is used.
+most `MAX_HEADER` bytes before it reads an array, and checks everything before anything is used. The file is not mapped
+into memory: truncating a mapped file under a running server ends the process (SIGBUS).
 """
 
 from __future__ import annotations
@@ -18,21 +19,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from whatelse import __version__
 from whatelse.errors import ModelError, ModelFileError, OutputError
 from whatelse.io.files import write_whole
-from whatelse.model_file.arrays import ELSEWHERE, MAX_HEADER, read_arrays
+from whatelse.io.limits import limit
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
 
 SCHEMA = 3  # 2: no `absence` and no silence; 1: evidence among extra arrays
 NOISE = ("prior", "sensitivity", "false_positive")
-CORE = ("prior", "fail", "leak", "frozen", "weight", "coupling", "absence")
+CORE = ("prior", "fail", "leak", "weight", "coupling", "absence")
 SILENCE = ("silence", "silence_base", "half_length", "company")  # of the evidence; left out where silence says nothing
 EVIDENCE_OF_SCHEMA_1 = ("weight", "centre", "excuse", "anchor_columns", "anchor_log_odds")
+MAX_HEADER = 16 * 2**20  # bytes; a vocabulary of 100,000 findings takes about 5 MB
+MAX_ARRAYS = "WHATELSE_MAX_MODEL_BYTES"
+ELSEWHERE = "copy it again from where it was saved"
 _KEY = "whatelse"
 _FIELDS = {"schema", "version", "digest", "conditions", "findings", "vocabulary", "learned"}
 
@@ -116,7 +122,7 @@ def save(path: str | os.PathLike[str], model: ModelFile) -> str:
 def load(path: str | os.PathLike[str]) -> ModelFile:
     """Read and check a model file; ModelFileError says what is wrong with it and what to do."""
     path = Path(path)
-    header, tensors = read_arrays(path, _header)
+    header, tensors = read_file(path)
     if _digest(path, header, tensors) != header["digest"]:
         raise ModelFileError(f"{path}: the content does not match its SHA-256 digest: it was changed; {ELSEWHERE}")
     try:
@@ -138,7 +144,8 @@ def _tensors(model: ModelFile) -> dict[str, NDArray[Any]]:
 def _model(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> ModelFile:
     """Dtypes and names of the arrays first; NoisyOr and ModelFile check shapes, ranges and NaN."""
     needed = {name: "float64" for name in CORE} | {f"noise.{name}": "float64" for name in NOISE}
-    needed |= {"frozen": "bool", "anchor_columns": "int64"}
+    needed |= {"anchor_columns": "int64"}
+    tensors = {name: value for name, value in tensors.items() if name != "frozen"}  # of 0.2: for its learners only
     if header["schema"] == 1:
         tensors = _from_schema_1(tensors)
     if header["schema"] < 3 and "weight" in tensors:
@@ -181,11 +188,48 @@ def _evidence(parts: dict[str, NDArray[Any]]) -> Evidence:
         raise ModelFileError("its evidence is damaged or incomplete") from None
 
 
-def _header(path: Path, outer: dict[str, Any]) -> dict[str, Any]:
-    """What the header says of the model, checked; called before any array is read."""
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The checked header and the arrays by name. Sizes and header are checked before the arrays are read."""
+    if not path.is_file():
+        raise ModelFileError(f"{path}: there is no such file; give the file that 'whatelse fit' saved")
     try:
-        inner = outer["__metadata__"][_KEY]
-    except (TypeError, KeyError):
+        with path.open("rb") as file:
+            start, size = file.read(9), os.fstat(file.fileno()).st_size
+            header = _header(path, start[8:] + file.read(_header_length(path, start, size) - 1))
+            if size - MAX_HEADER > (most := limit(MAX_ARRAYS)):
+                raise ModelFileError(
+                    f"{path}: has {size:,} bytes, more than the {most:,} allowed; set {MAX_ARRAYS} if that is right"
+                )
+            file.seek(0)
+            tensors = read_tensors(file.read(size))
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from None
+    except (SafetensorError, KeyError, ValueError):
+        raise ModelFileError(f"{path}: its arrays cannot be read, or the file was cut short; {ELSEWHERE}") from None
+    if any(value.dtype == np.bool_ and (value.view(np.uint8) > 1).any() for value in tensors.values()):
+        raise ModelFileError(f"{path}: its arrays cannot be read (a truth value is neither 0 nor 1); {ELSEWHERE}")
+    return header, tensors
+
+
+def _header_length(path: Path, start: bytes, size: int) -> int:
+    """The length of the header, by the first nine bytes of a file of `size` bytes."""
+    length = int.from_bytes(start[:8], "little")
+    if len(start) < 9 or length < 2 or (length > size - 8 and start[8:] != b"{"):
+        raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header)")
+    if length > MAX_HEADER:
+        raise ModelFileError(
+            f"{path}: claims a header of {length:,} bytes, more than the {MAX_HEADER:,} allowed; not opened"
+        )
+    if length > size - 8:
+        raise ModelFileError(f"{path}: cut short within its header; {ELSEWHERE}")
+    return length
+
+
+def _header(path: Path, text: bytes) -> dict[str, Any]:
+    """The header of the model, checked."""
+    try:
+        inner = json.loads(text)["__metadata__"][_KEY]
+    except (TypeError, KeyError, ValueError, RecursionError):
         raise ModelFileError(f"{path}: a safetensors file perhaps, but not one that whatelse saved") from None
     try:
         header: dict[str, Any] = json.loads(inner)

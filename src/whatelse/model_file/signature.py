@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from whatelse.errors import ModelFileError
 from whatelse.io.files import write_whole
-from whatelse.model_file.arrays import MAX_HEADER
-from whatelse.model_file.file import load
+from whatelse.model_file.file import MAX_HEADER, load
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

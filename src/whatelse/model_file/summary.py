@@ -14,12 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
 from whatelse.model_file.file import ModelFile
 from whatelse.noisyor.joint import JointModel
 from whatelse.types import Floats
 
 FEWEST = 10  # visits that must have a finding for it to be listed: a rarer one is a stranger that happened to be there
+INSIDE = (1e-9, 1 - 1e-9)  # probabilities of finite log odds
 SMALL = 0.05  # log odds of a pair of conditions not worth a line
 
 
@@ -29,12 +31,12 @@ def brings(model: JointModel) -> Floats:
     quiet = 1 - noisyor.prior[:, None] * (1 - noisyor.fail)  # (m, n) that condition k does not bring finding j on
     log_quiet = np.log(np.maximum(quiet, 1e-300))
     silent = np.exp(np.log1p(-np.minimum(noisyor.leak, 1 - 1e-12)) + log_quiet.sum(0) - log_quiet)  # 1 - q
-    told = _logit(1 - silent * noisyor.fail) - _logit(1 - silent)
+    told = logit(np.clip(1 - silent * noisyor.fail, *INSIDE)) - logit(np.clip(1 - silent, *INSIDE))
     out: Floats = noisyor.weight * told + model.evidence.weight
     return out
 
 
-def portrait(file: ModelFile, top: int = 8) -> dict[str, Any]:
+def model_summary(file: ModelFile, top: int = 8) -> dict[str, Any]:
     """A model file: from what it was learned, and, condition by condition, noise rates and `top` findings."""
     learned, notes, source = file.learned, _part(file.learned, "notes"), _part(file.vocabulary, "source")
     data = _part(notes, "data")
@@ -53,7 +55,6 @@ def portrait(file: ModelFile, top: int = 8) -> dict[str, Any]:
         "rates_from": _word(notes.get("noise_rates")),
         "findings": len(file.findings),
         "conditions": _conditions(file, top),
-        "excuses": _excuses(file),
         "couplings": _couplings(file),
     }
 
@@ -86,20 +87,6 @@ def _conditions(file: ModelFile, top: int) -> list[dict[str, Any]]:
     return out
 
 
-def _excuses(file: ModelFile) -> list[dict[str, str]]:
-    """Findings beside which an anchor counts as a mere mention: those in use, and those that are only written down."""
-    used = np.argwhere(file.model.evidence.excuse).tolist()
-    out = [{"condition": file.conditions[i], "finding": file.findings[j]} for i, j in used]
-    said = file.learned.get("excuses") or _part(file.learned, "notes").get("excuses") or []
-    if isinstance(said, dict):
-        said = [{"condition": k, "finding": f} for k, v in said.items() if isinstance(v, list) for f in v]
-    for entry in said if isinstance(said, list) else ():
-        if isinstance(entry, dict) and (condition := _word(entry.get("condition"))):
-            listed = {"condition": condition, "finding": _word(entry.get("finding")) or "?"}
-            out += [listed] if listed not in out else []
-    return out
-
-
 def _couplings(file: ModelFile) -> list[dict[str, Any]]:
     """Pairs of conditions that go together, or apart, beyond what their findings say; largest first."""
     coupling = np.triu(file.model.noisyor.coupling, 1)
@@ -124,9 +111,3 @@ def _word(value: Any) -> str | None:
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int else None
-
-
-def _logit(p: Floats) -> Floats:
-    inside = np.clip(p, 1e-9, 1 - 1e-9)
-    out: Floats = np.log(inside) - np.log1p(-inside)
-    return out

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from whatelse.types import Bools
 
 BLOCK = 4_096  # visits
-MANY = 4_000_000  # from so many on, a sample is drawn without permuting all
 Arrays = dict[str, NDArray[Any]]
 Work = Callable[[Arrays], Arrays]
 Merge = Callable[[Arrays, Arrays], Arrays]
@@ -60,11 +59,8 @@ def tree(values: Iterable[T], merge: Callable[[T, T], T]) -> T:
 
 
 class Blocks(ABC):
-    """Visits in blocks, each a dict of arrays. Those of visits have
-
-    number, first     ()  the block's own number, and that of its first visit
-    indptr, indices   its findings, as in CSR
-    """
+    """Visits in blocks, each a dict of arrays: `first` (), the number of its first visit, and its findings as
+    `indptr` and `indices` of CSR."""
 
     shape: tuple[int, int]
     """(N visits, n findings), as that of the matrix they are."""
@@ -74,55 +70,43 @@ class Blocks(ABC):
         """The sum over blocks of what `of` makes of each."""
 
     @abstractmethod
-    def derive(self, make: Work) -> Blocks:
-        """Blocks that are made of these one by one, and kept until `release`."""
-
-    @abstractmethod
     def __getitem__(self, rows: Any) -> sp.csr_matrix:
         """The visits of some numbers, which rise, as a matrix: for samples."""
 
-    def release(self) -> None:
-        """Derived blocks are no longer needed."""
-        return None
-
 
 class LocalBlocks(Blocks):
-    """Blocks in memory."""
+    """A matrix X (N, n) of 0/1 without stored zeros in memory, and arrays that have a row a visit."""
 
-    def __init__(self, blocks: Sequence[Arrays], shape: tuple[int, int], X: sp.csr_matrix | None = None) -> None:
-        self.blocks, self.shape, self._X = blocks, shape, X
-
-    @classmethod
-    def of(cls, X: sp.csr_matrix, **rows: NDArray[Any]) -> LocalBlocks:
-        """Of a matrix (N, n) of 0/1 without stored zeros, and of arrays that have a row a visit."""
-        blocks = []
-        for number, first in enumerate(range(0, max(X.shape[0], 1), BLOCK)):
-            end = min(first + BLOCK, X.shape[0])
-            low, high = X.indptr[first], X.indptr[end]
-            own: Arrays = {
-                "number": np.array(number),
-                "first": np.array(first),
-                "indptr": (X.indptr[first : end + 1] - low).astype(np.int64),
-                "indices": X.indices[low:high],
-            }
-            blocks.append(own | {name: values[first:end] for name, values in rows.items()})
-        return cls(blocks, X.shape, X)
+    def __init__(self, X: sp.csr_matrix, **rows: NDArray[Any]) -> None:
+        self.X, self.shape = X, X.shape
+        self.blocks = list(cut(X.indptr, X.indices, rows))
 
     def total(self, of: Work, merge: Merge = added) -> Arrays:
         return tree(_in_order(of, self.blocks), merge)
 
-    def derive(self, make: Work) -> Blocks:
-        return LocalBlocks(list(_in_order(make, self.blocks)), self.shape)
-
     def __getitem__(self, rows: Any) -> sp.csr_matrix:
-        if self._X is None:
-            raise TypeError("blocks that were derived have no rows")
-        return self._X[rows]
+        return self.X[rows]
+
+
+def cut(
+    indptr: NDArray[Any], indices: NDArray[Any], rows: Arrays, start: int = 0, size: int = BLOCK
+) -> Iterator[Arrays]:
+    """CSR arrays, and arrays that have a row a visit, in blocks of `size`. The first visit has number `start`."""
+    count = len(indptr) - 1
+    for first in range(0, max(count, 1), size):
+        end = min(first + size, count)
+        low, high = indptr[first], indptr[end]
+        own: Arrays = {
+            "first": np.array(start + first),
+            "indptr": (indptr[first : end + 1] - low).astype(np.int64),
+            "indices": indices[low:high],
+        }
+        yield own | {name: values[first:end] for name, values in rows.items()}
 
 
 def as_blocks(X: sp.csr_matrix | Blocks) -> Blocks:
     """A matrix in blocks; blocks as they are."""
-    return X if isinstance(X, Blocks) else LocalBlocks.of(X)
+    return X if isinstance(X, Blocks) else LocalBlocks(X)
 
 
 def matrix(block: Arrays, n: int) -> sp.csr_matrix:
@@ -147,12 +131,6 @@ def finding_counts(X: sp.csr_matrix | Blocks, n: int) -> NDArray[np.int64]:
     if not isinstance(X, Blocks):
         return np.bincount(X.indices, minlength=n)
     return X.total(lambda block: {"count": np.bincount(block["indices"], minlength=n)})["count"]
-
-
-def some_of(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """At most so many of 0 … count - 1, at random, in order. O(most) memory where there are very many."""
-    drawn = rng.permutation(count)[:most] if count <= MANY else rng.choice(count, most, replace=False, shuffle=False)
-    return np.sort(drawn).astype(np.int64)
 
 
 def _in_order(work: Callable[[T], Any], items: Sequence[T]) -> Iterator[Any]:

@@ -45,8 +45,8 @@ class Evidence:
     anchor_log_odds  (2, m) what a silent and a firing anchor add to the log odds of their condition
     bias             (m,) log odds for every visit: what a prior within (0, 1) cannot hold
     field_weight     (m, n), field_centre (m,), curve (SIZE,), all three or none: what the whole model says of each
-                     condition alone, f = field_centre + field_weight (x - c), is bent to C(f, x) (`curve.py`): the
-                     evidence gains C(f, x) - f
+                     condition alone, f = field_centre + field_weight (x - c), is bent to C(f, x) (`recalibration.py`):
+                     the evidence gains C(f, x) - f
     real             (m,) in (0, 1]: of visits that look like condition i, the share that have it
     company          (m, m): log odds that confirming a condition (column) adds to the others, beyond its coupling
     silence          (m, n), silence_base (m,), half_length: what a record does not mention. The evidence gains
@@ -69,30 +69,25 @@ class Evidence:
     company: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
-        arrays = {
-            "weight": np.array(self.weight, np.float64),
-            "centre": np.array(self.centre, np.float64),
-            "excuse": np.array(self.excuse, bool),
-            "anchor_columns": np.array(self.anchor_columns, np.int64),
-            "anchor_log_odds": np.array(self.anchor_log_odds, np.float64),
-        }
-        m, n = arrays["weight"].shape if arrays["weight"].ndim == 2 else (0, 0)
-        nothing_said = {"bias": np.zeros(m), "field_weight": np.zeros((m, n)), "field_centre": np.zeros(m)}
-        nothing_said |= {"silence": np.zeros((m, n)), "silence_base": np.zeros(m), "half_length": np.ones(1)}
-        nothing_said |= {"company": np.zeros((m, m))}
-        for name, nothing in (nothing_said | {"curve": IDENTITY, "real": np.ones(m)}).items():
-            given = getattr(self, name)
-            arrays[name] = np.array(nothing if given is None else given, np.float64)
+        m, n = np.shape(self.weight) if np.ndim(self.weight) == 2 else (0, 0)
         needed = {"weight": (m, n), "centre": (n,), "excuse": (m, n), "anchor_columns": (m,), "anchor_log_odds": (2, m)}
         needed |= {"bias": (m,), "field_weight": (m, n), "field_centre": (m,), "curve": (SIZE,), "real": (m,)}
         needed |= {"silence": (m, n), "silence_base": (m,), "half_length": (1,), "company": (m, m)}
-        for name, value in arrays.items():
-            if value.shape != needed[name]:
-                raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {needed[name]}")
+        nothing = {"curve": IDENTITY, "real": np.ones(m), "half_length": np.ones(1)}  # zeros for all others
+        kinds = {"excuse": np.bool_, "anchor_columns": np.int64}
+        arrays: dict[str, Any] = {}
+        for name, shape in needed.items():
+            given = getattr(self, name)
+            value: Any = np.array(
+                nothing.get(name, np.zeros(shape)) if given is None else given, kinds.get(name, np.float64)
+            )
+            if value.shape != shape:
+                raise ModelError(f"{name} of the evidence has shape {value.shape}, needs {shape}")
             if not np.isfinite(value).all():
                 raise ModelError(f"{name} of the evidence must be finite")
             value.setflags(write=False)
             object.__setattr__(self, name, value)
+            arrays[name] = value
         if m and not (arrays["real"].min() > 0 and arrays["real"].max() <= 1):
             raise ModelError("real of the evidence must be above 0 and at most 1")
         if m and not (arrays["anchor_columns"].min() >= 0 and arrays["anchor_columns"].max() < n):
@@ -148,7 +143,10 @@ class Evidence:
             hidden = _matrix(unobserved, self.centre.size)
             total += np.asarray(hidden @ (self.weight * self.centre).T)
             seen = hidden[:, self.anchor_columns].toarray() == 0
-        back = self._taken_back(excused(x, self.excuse) & seen, x[:, self.anchor_columns].toarray() > 0)
+        back: Floats = np.zeros(total.shape)
+        if self._excuses:
+            excused = np.asarray(x @ self.excuse.T.astype(float)) > 0
+            back = self._taken_back(excused & seen, x[:, self.anchor_columns].toarray() > 0)
         if not self.bends:
             return total + back
         fields = np.asarray(x @ self.field_weight.T) + self._field_at_none + back
@@ -157,10 +155,6 @@ class Evidence:
             fields += np.asarray(hidden @ (self.field_weight * self.centre).T)
             typical -= np.asarray(hidden @ self.centre)
         return total + back + self._bent(fields, np.diff(x.indptr), typical)
-
-    def length(self, X: sp.csr_matrix) -> Floats:
-        """(V,) how much was written in visits X, all of whose findings were observed (`curve.py`)."""
-        return length_of(np.diff(X.indptr).astype(float), np.full(X.shape[0], self.centre.sum()))
 
     def of_one(self, present: Ints, unobserved: Ints) -> Floats:
         """(m,) of one visit. O(m (present + unobserved))."""
@@ -221,27 +215,9 @@ class Evidence:
         out[np.arange(len(out)), columns] += self._taken_back(beside, x[columns] > 0)
         return out
 
-    def told(self, X: Any) -> Floats:
-        """(V, m) what the anchors of V visits tell about their conditions; nothing where they are excused."""
-        x = _matrix(X, self.centre.size)
-        return np.where(excused(x, self.excuse), 0.0, self._all_told(x[:, self.anchor_columns].toarray() > 0))
-
-    def _all_told(self, fires: Bools) -> Floats:
-        """What anchors would tell if none were excused; of shape (m,) or (V, m)."""
-        told: Floats = np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0])
-        return told
-
     def _taken_back(self, where: Bools, fires: Bools) -> Floats:
         """Less what the anchors that are excused told; of shape (m,) or (V, m)."""
-        return np.where(where, -self._all_told(fires), 0.0)
-
-
-def excused(X: sp.csr_matrix, excuse: Bools) -> Bools:
-    """(V, m) bool: visits in which the anchor of each condition is excused, by excuse (m, n)."""
-    beside: Bools = (
-        np.asarray((sp.csr_matrix(X, dtype=np.float64) @ sp.csr_matrix(excuse.T.astype(float))).todense()) > 0
-    )
-    return beside
+        return np.where(where, -np.where(fires, self.anchor_log_odds[1], self.anchor_log_odds[0]), 0.0)
 
 
 def _matrix(rows: Any, n: int) -> sp.csr_array:

@@ -1,4 +1,4 @@
-"""How often what was hidden is found again: held-out tag, held-out anchor, intervals, a paired test.
+"""Held-out tag and held-out anchor: how often a model finds a hidden condition; intervals and a paired test.
 
 A *scorer* is anything that answers "what else?" for many visits: scorer(X, confirmed) -> (V, m), larger is likelier.
 X is CSR (V, n), confirmed (V, m) bool; the entries of confirmed conditions are ignored. So a joint model, a set of
@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.gibbs import gibbs, held_out_anchor
+from whatelse.noisyor.inference.gibbs import held_out_anchor
 from whatelse.noisyor.inference.heldout import heldout_tag
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import Model, joint
@@ -85,9 +84,9 @@ class Recovery:
 # ---- held-out tag
 
 
-def heldout_tag_draws(Y: ArrayLike, *, seed: int = 0, draws: int = 3, at_least: int = 2) -> HeldoutDraws:
-    """Hide one true tag at random in every visit with `at_least` of them, `draws` times over. Y is (N, m) bool."""
-    return _hide_one(np.asarray(Y, bool), seed, draws, at_least, None, "conditions")
+def heldout_tag_draws(Y: ArrayLike, *, seed: int = 0, draws: int = 3) -> HeldoutDraws:
+    """Hide one true tag at random in every visit with two or more of them, `draws` times over. Y is (N, m) bool."""
+    return _hide_one(np.asarray(Y, bool), seed, draws, 2, None, "conditions")
 
 
 def heldout_tag_scores(
@@ -119,11 +118,9 @@ def noisyor_scorer(model: Model) -> Scorer:
 # ---- held-out anchor
 
 
-def heldout_anchor_draws(
-    A: ArrayLike, *, seed: int = 0, draws: int = 1, at_least: int = 1, visits: int | None = 1000
-) -> HeldoutDraws:
-    """Hide one positive anchor in at most `visits` visits, taken at random from those with `at_least`. A is (N, m)."""
-    return _hide_one(np.asarray(A, bool), seed, draws, at_least, visits, "anchors")
+def heldout_anchor_draws(A: ArrayLike, *, seed: int = 0, draws: int = 1, visits: int | None = 1000) -> HeldoutDraws:
+    """Hide one positive anchor in at most `visits` visits, taken at random from those that have one. A is (N, m)."""
+    return _hide_one(np.asarray(A, bool), seed, draws, 1, visits, "anchors")
 
 
 def heldout_anchor_scores(
@@ -132,50 +129,52 @@ def heldout_anchor_scores(
     anchor_columns: ArrayLike,
     draws: HeldoutDraws,
     *,
-    inference: Literal["posterior", "gibbs"] = "posterior",
-    sweeps: int = 1000,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Recovery:
     """The paper's label-free measure, for choosing among models: which anchor is missing?
 
     The hidden anchor and all negative anchors become unobserved; they are the candidates, ranked by
-    P(A_i=1 | rest) = sum_y P(A_i=1 | y) P(Y_i=y | rest). The marginals are as exact as ranks need, or sampled by
-    `sweeps` of Gibbs as in the paper (for comparison: slower and noisier). The noise rates are those of the model's
-    anchors.
+    P(A_i=1 | rest) = sum_y P(A_i=1 | y) P(Y_i=y | rest). The marginals are as exact as ranks need. The noise rates are
+    those of the model's anchors.
     """
     x = sp.csr_matrix(X)[draws.rows].astype(np.uint8)
-    metrics = []
-    for draw, hidden in enumerate(draws.hidden):
-        sampled = partial(gibbs, model, sweeps=sweeps, rng=seed + draw) if inference == "gibbs" else None
-        metrics.append(ranking(*hidden_anchor(model, x, anchor_columns, hidden, sampled), hidden))
+    metrics = [ranking(*hidden_anchor(model, x, anchor_columns, hidden), hidden) for hidden in draws.hidden]
     return _recovery(np.array(metrics), draws.hidden, model.m, resamples, seed)
 
 
-def hidden_anchor(
-    model: Model,
-    X: sp.csr_matrix,
-    anchor_columns: ArrayLike,
-    hidden: Ints,
-    infer: Callable[[sp.csr_matrix, sp.csr_matrix], Any] | None = None,
-) -> tuple[Floats, Bools]:
+def anchor_rates(model: Model, columns: Ints) -> tuple[Floats, Floats]:
+    """(m,) sensitivity s and (m,) false-positive rate f of the anchors, by the noisy-or.
+
+    Where the noisy-or does not speak of an anchor, by the log odds that it adds, firing (log s/f) and silent
+    (log (1-s)/(1-f)): f = (1 - e^silent) / (e^firing - e^silent), s = f e^firing.
+    """
+    both = joint(model)
+    fail = both.noisyor.fail[np.arange(model.m), columns]
+    false_positive = np.array(both.noisyor.leak[columns])
+    sensitivity = 1 - (1 - false_positive) * fail
+    silent, firing = np.exp(both.evidence.anchor_log_odds)
+    by_odds = (fail == 1) & (firing > silent) & (both.evidence.anchor_columns == columns)
+    false_positive[by_odds] = ((1 - silent) / np.where(by_odds, firing - silent, 1.0))[by_odds]
+    sensitivity[by_odds] = (false_positive * firing)[by_odds]
+    return sensitivity, false_positive
+
+
+def hidden_anchor(model: Model, X: sp.csr_matrix, anchor_columns: ArrayLike, hidden: Ints) -> tuple[Floats, Bools]:
     """(V, m) P(A_i=1 | rest), and the anchors that are unobserved: the hidden one of each visit and all negative ones.
 
     hidden  (V,) which anchor of each visit is hidden
-    infer   gives the marginals P(Y_i=1 | rest) of (rest, unobserved); None: posteriors as exact as ranks need
     """
     columns = np.asarray(anchor_columns, np.int64)
-    own, noisyor = np.arange(model.m), joint(model).noisyor
-    false_positive = noisyor.leak[columns]
-    sensitivity = 1 - (1 - false_positive) * noisyor.fail[own, columns]
+    sensitivity, false_positive = anchor_rates(model, columns)
     unseen = ~X[:, columns].toarray().astype(bool)
     unseen[np.arange(len(hidden)), hidden] = True
     rows, which = np.nonzero(unseen)
     unobserved = sp.csr_matrix((np.ones(rows.size, np.uint8), (rows, columns[which])), X.shape)
     rest = sp.csr_matrix(X - X.multiply(unobserved))
     rest.eliminate_zeros()
-    infer = infer or partial(posterior, model, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0)
-    return held_out_anchor(infer(rest, unobserved).marginals, sensitivity, false_positive), unseen
+    found = posterior(model, rest, unobserved, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0)
+    return held_out_anchor(found.marginals, sensitivity, false_positive), unseen
 
 
 # ---- ranks and intervals
@@ -209,10 +208,10 @@ def resample_counts(units: int, resamples: int, seed: int) -> Iterator[Ints]:
         yield np.bincount(rng.integers(units, size=units), minlength=units)
 
 
-def bootstrap(values: Floats, *, resamples: int = 2000, seed: int = 0, level: float = 0.95) -> list[Interval]:
-    """Means of the columns of values (V, k), with percentile intervals from resampling rows."""
+def bootstrap(values: Floats, *, resamples: int = 2000, seed: int = 0) -> list[Interval]:
+    """Means of the columns of values (V, k), with 95% percentile intervals from resampling rows."""
     means = np.array([count @ values for count in resample_counts(len(values), resamples, seed)]) / len(values)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
     return [Interval(*map(float, triple)) for triple in zip(values.mean(0), low, high, strict=True)]
 
 
@@ -227,7 +226,7 @@ class PairedTest:
     visits: int
 
 
-def paired_test(a: Floats, b: Floats, *, resamples: int = 5000, seed: int = 0, level: float = 0.95) -> PairedTest:
+def paired_test(a: Floats, b: Floats, *, resamples: int = 5000, seed: int = 0) -> PairedTest:
     """Compare two models by one metric per visit, each (V,): `Recovery.by_visit[...]` of the same draws.
 
     The p-value is two-sided, from `resamples` random flips of the signs of the differences.
@@ -235,7 +234,7 @@ def paired_test(a: Floats, b: Floats, *, resamples: int = 5000, seed: int = 0, l
     if np.shape(a) != np.shape(b) or np.ndim(a) != 1 or not len(a):
         raise QueryError(f"a paired test needs the same visits on both sides; got {np.shape(a)} and {np.shape(b)}")
     difference = np.asarray(b, float) - np.asarray(a, float)
-    (interval,) = bootstrap(difference[:, None], resamples=resamples, seed=seed, level=level)
+    (interval,) = bootstrap(difference[:, None], resamples=resamples, seed=seed)
     rng = np.random.default_rng(seed + 1)
     moved = difference[difference != 0]
     flips = rng.integers(0, 2, (resamples, len(moved)), np.int8) * 2 - 1
@@ -248,8 +247,8 @@ def paired_test(a: Floats, b: Floats, *, resamples: int = 5000, seed: int = 0, l
 
 
 def _hide_one(on: Bools, seed: int, draws: int, at_least: int, visits: int | None, what: str) -> HeldoutDraws:
-    if at_least < 1 or draws < 1:
-        raise QueryError(f"at least one must be on to hide it, in at least one draw; got {at_least} and {draws}")
+    if draws < 1:
+        raise QueryError(f"at least one draw is needed; got {draws}")
     rng = np.random.default_rng(seed)
     rows = np.flatnonzero(on.sum(1) >= at_least)
     if not len(rows):

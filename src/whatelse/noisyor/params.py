@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import ModelError
-from whatelse.types import Bools, Floats
+from whatelse.types import Floats
 
 LARGEST = 15.0  # log odds that a prior holds without losing digits
 
@@ -32,8 +32,6 @@ class NoisyOr:
     prior  (m,)    pi, each strictly between 0 and 1
     fail   (m, n)  f, in [0, 1]; 1 means no edge, 0 means the condition always turns the finding on
     leak   (n,)    l, in [0, 1]
-    frozen (m+1, n) bool, optional: entries that learning must leave alone; row m is the leaks.
-                   Priors are never optimised.
     weight (n,)    in [0, 1], optional (all ones)
     absence (n,)   in [0, 1], optional (as `weight`): 0 means that an absent finding says nothing
     coupling (m, m) symmetric, zero diagonal, optional (zeros): then `prior` is no longer the exact
@@ -45,7 +43,6 @@ class NoisyOr:
     prior: Floats
     fail: Floats
     leak: Floats
-    frozen: Bools = field(default=None)  # type: ignore[arg-type]
     weight: Floats = field(default=None)  # type: ignore[arg-type]
     coupling: Floats = field(default=None)  # type: ignore[arg-type]
     absence: Floats = field(default=None)  # type: ignore[arg-type]
@@ -63,9 +60,6 @@ class NoisyOr:
         _in_range("fail", fail)
         _in_range("leak", leak)
 
-        frozen = np.zeros((m + 1, n), bool) if self.frozen is None else np.array(self.frozen, bool)
-        if frozen.shape != (m + 1, n):
-            raise ModelError(f"frozen has shape {frozen.shape}, needs {(m + 1, n)}: fail's rows and one of leaks")
         weight = np.ones(n) if self.weight is None else _array("weight", self.weight, 1)
         if weight.shape != (n,):
             raise ModelError(f"weight has {weight.size} findings but fail has {n} columns")
@@ -81,7 +75,7 @@ class NoisyOr:
             raise ModelError("coupling must be finite and symmetric with a zero diagonal")
 
         for name, value in dict(
-            prior=prior, fail=fail, leak=leak, frozen=frozen, weight=weight, coupling=coupling, absence=absence
+            prior=prior, fail=fail, leak=leak, weight=weight, coupling=coupling, absence=absence
         ).items():
             value.setflags(write=False)
             object.__setattr__(self, name, value)

@@ -1,4 +1,4 @@
-"""A curve from what a visit seems to say to what that has proved to be worth, the same for every condition.
+"""Recalibration of models of version 0.2: a piecewise-linear map of a condition's log odds, shared by all conditions.
 
     C(f, x) = a f + sum_t a_t max(f - t, 0) + a_len (log(1 + findings present) - log(1 + findings of a typical visit))
 

@@ -26,7 +26,8 @@ from whatelse.visits import Code, Known, Visit
 READINGS, ANSWERED = 1_000, 20_000  # visits, and versions of visits, that are kept
 LISTED = 50  # tags that an answer lists, at most, besides those with a part
 ASKED, CANDIDATES, TESTS = 4, 12, 3
-DANGEROUS = 2  # danger of a condition that is worth a test, or a question though it is not shown
+DANGEROUS, ASKED_ABOUT = 2, 0.02  # danger of a condition that is worth a test, or, if so likely, a question unshown
+TOLERANCE = 0.01  # of probabilities that are shown as whole percents
 MOVES = 0.05  # a question is asked if one of its answers moves a condition by so much
 
 
@@ -60,7 +61,7 @@ class Answers:
 
     def reading(self, tagger: Tagger, visit: Visit) -> Reading:
         """A stored visit, read once."""
-        return self._readings.made((tagger.digest_, visit.id), lambda: tagger.read(visit))
+        return self._readings.made((tagger.digest_, visit.id), lambda: read(tagger, visit))
 
     def shown(self, tagger: Tagger, visit: Visit, state: State) -> Shown:
         """Where a stored visit stands."""
@@ -69,13 +70,18 @@ class Answers:
 
     def renew(self, tagger: Tagger, visit: Visit, state: State) -> None:
         """A visit whose record has changed is read anew, and so is where it stands."""
-        read = self._readings.put((tagger.digest_, visit.id), tagger.read(visit))
-        self._shown.put((tagger.digest_, visit.id, state.version), _shown(read, state))
+        reading = self._readings.put((tagger.digest_, visit.id), read(tagger, visit))
+        self._shown.put((tagger.digest_, visit.id, state.version), _shown(reading, state))
         self._asked.drop((tagger.digest_, visit.id, state.version))
 
     def was_shown(self, digest: str, visit: str, version: int) -> Shown | None:
         """What was answered for this version by this model, if it is still kept."""
         return self._shown.get((digest, visit, version))
+
+
+def read(tagger: Tagger, visit: Visit) -> Reading:
+    """A visit as the page asks about it: to within TOLERANCE, in time for a click."""
+    return tagger.read(visit, max(tagger.tolerance, TOLERANCE))
 
 
 def _shown(reading: Reading, state: State) -> Shown:
@@ -158,7 +164,7 @@ def questions(reading: Reading, state: Known, about: str | None = None) -> list[
         profile, kind = tagger.profiles_.get(q.about), group(q.finding, tagger)
         symptom = profile is not None and profile.kind == "symptom"
         dangerous = profile is None or (profile.danger >= DANGEROUS and not symptom)
-        if about is None and q.about not in shown and not dangerous:
+        if about is None and q.about not in shown and not (dangerous and q.now >= ASKED_ABOUT):
             continue
         if max(abs(q.if_yes - q.now), abs(q.if_no - q.now)) >= MOVES:
             out.append(
@@ -178,7 +184,8 @@ def questions(reading: Reading, state: Known, about: str | None = None) -> list[
 
 def tests(answered: s.View) -> list[s.Test]:
     """What would settle the likely conditions that are still open to doubt."""
-    open_tags = [tag for tag in answered.tags if tag.part == "likely" and tag.settle and tag.probability <= 0.9]
+    told = [tag for tag in answered.tags if tag.part == "likely" and tag.probability <= 0.9]
+    open_tags = [tag for tag in told if tag.settle and not tag.settle.lower().startswith("clinical")]  # nothing to do
     wanted = sorted((t for t in open_tags if t.danger >= DANGEROUS), key=lambda tag: (-tag.danger, -tag.probability))
     return [s.Test(about=tag.condition, text=tag.settle, now=tag.probability) for tag in wanted[:TESTS]]
 

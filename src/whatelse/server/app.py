@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,14 +17,16 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from whatelse import __version__
-from whatelse.server.ehr import attach as ehr
+from whatelse.server.ehr.cds.cors import Cors
 from whatelse.server.routes import ad_hoc_visit, operations, visits, workbench
 from whatelse.server.routes.pages import pages_router
+from whatelse.server.routing import Router
 from whatelse.server.security.auth import Gate
-from whatelse.server.security.guard import Guard, failure
+from whatelse.server.security.guard import Guard, failure, where
 from whatelse.server.service import Service
 from whatelse.store import StoreError
 
+log = logging.getLogger("whatelse.server")
 STATIC = Path(__file__).parent / "static"
 ABOUT = (
     "Given a visit's record and the conditions already confirmed, what else might the patient have? "
@@ -36,6 +41,7 @@ def create_app(service: Service) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(_unheard)
         service.start()
         service.admissions.watch()
         yield
@@ -52,7 +58,7 @@ def create_app(service: Service) -> ASGIApp:
         lifespan=lifespan,
     )
     app.state.service, app.state.gate = service, Gate(service)
-    parts = [visits.router, ad_hoc_visit.router, operations.router, *ehr.attach(app, service)]
+    parts = [visits.router, ad_hoc_visit.router, operations.router, *_ehr(app, service)]
     for router in (*parts, *workbench.attach(app, service), pages_router()):
         app.include_router(router)
         service.routes.add(router.routes)
@@ -62,7 +68,33 @@ def create_app(service: Service) -> ASGIApp:
     app.add_exception_handler(Exception, _failed)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    return ehr.around(Guard(app, service), service)
+    guarded = Guard(app, service)
+    return Cors(guarded, service.settings.cds_origins) if service.settings.cds_hooks else guarded
+
+
+def _ehr(app: FastAPI, service: Service) -> list[Router]:
+    """The routers of CDS Hooks and of the SMART launch, if they are configured."""
+    routers = []
+    if service.settings.cds_hooks:
+        from whatelse.server.ehr.cds import hooks
+
+        app.state.cards = hooks.Cards(service)
+        service.closing.append(app.state.cards.close)
+        routers.append(hooks.make_router())
+    if service.settings.smart_client_id:
+        from whatelse.server.ehr.smart import launcher, routes
+
+        app.state.smart = launcher.Smart(service)
+        service.launched = app.state.smart.person
+        service.closing.append(app.state.smart.close)
+        routers.append(routes.router)
+    return routers
+
+
+def _unheard(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that nobody waits for, without its message: asyncio would log that, and it may quote a record."""
+    error = context.get("exception")
+    log.error("error=%s at=%s", type(error).__name__, where(error) if error else "none")
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

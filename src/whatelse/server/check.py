@@ -14,7 +14,7 @@ import httpx
 from fastapi import HTTPException
 
 from whatelse.errors import WhatelseError
-from whatelse.server.ehr.smart.oauth import PATIENCE, discover
+from whatelse.server.ehr.smart.oauth import PATIENCE, authorization_request, discover
 from whatelse.server.security.auth import Gate
 from whatelse.server.security.jwks import KeySet
 from whatelse.server.service import Service, load_model
@@ -140,8 +140,6 @@ def _fhir(base: str) -> str:
 
 def _launch(settings: Settings, base: str) -> str:
     """Begin a standalone launch: the EHR's sign-in must take this client and this redirect address."""
-    from whatelse.server.ehr.smart.launcher import authorization_request
-
     endpoints = discover(base)
     if not endpoints.keys:
         raise FhirError("its SMART configuration names no jwks_uri: nobody's identity could be verified")

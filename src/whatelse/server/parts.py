@@ -6,17 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whatelse.explanations import Suggestions, Tag
+from whatelse.explanations import ALERTS, Suggestions, Tag
 from whatelse.reading import Reading
 from whatelse.server.findings import telling
 from whatelse.text.lexicon import QUALITY
 from whatelse.visits import Known
 
 MOST_LIKELY = 4
+DEADLY, GRAVE = 3, 2  # danger
 LEAST = 0.1  # of a condition that is shown as likely
-PLAIN = 0.25  # of a dangerous condition that is likely, and no longer easy to miss
 SURE, SURE_LASTING = 0.9, 0.5  # of a condition, and of a chronic one, that is likely whatever speaks for it
 SPECIFIC, RATHER_SPECIFIC = 8.0, 4.0  # times as common in cases as in all visits
+MISSED, MISSED_TIMES = 0.03, 25.0  # probability, and times the usual, of a condition that must not be missed
+NO_ANSWER = ("symptom", "cause", "social")  # kinds of conditions that explain nothing
 NAMED = 0.5  # probability of a condition that words of the record name, to be shown as known
 
 
@@ -36,10 +38,11 @@ def parts(reading: Reading, known: Known, found: Suggestions) -> Parts:
     """Sort suggestions into parts.
 
     known          the record names it, states it as a symptom, or a narrower condition that is known implies it
-    must_not_miss  dangerous, below PLAIN, many times as likely as usual (`Suggestions.must_not_miss`), and for a
-                   finding that is specific to it
-    likely         at least LEAST and above the usual, and SURE or for a finding that is rather specific to it; the
-                   MOST_LIKELY best, likeliest first. Symptoms are no answer
+    likely         at least LEAST and above the usual, and SURE or for a finding that is rather specific to it (a
+                   chronic condition below GRAVE: SURE_LASTING); the MOST_LIKELY best, chronic ones last; shown
+                   likeliest first. Symptoms are no answer
+    must_not_miss  not likely, but dangerous (3), at least MISSED and MISSED_TIMES the usual, for a finding that is
+                   specific to it, and no form of a condition that is likely; at most ALERTS
     """
     profiles = reading.tagger.profiles_
     least = 0.0 if reading.tagger.vocabulary_.lexicon.entries else NAMED  # a concept is read with its assertion
@@ -47,31 +50,45 @@ def parts(reading: Reading, known: Known, found: Suggestions) -> Parts:
     implied = {up for name in (*told, *known.confirmed) for up in _wider(reading, name)}
     open_tags = [tag for tag in found.tags if tag.condition not in told and tag.condition not in implied]
     names = {tag.condition for tag in open_tags}
-    missed = [tag for tag in found.must_not_miss if tag.condition in names and _presented(reading, tag, SPECIFIC)]
-    likely = [tag for tag in missed if tag.probability >= PLAIN]
+    likely: list[Tag] = []
     for tag in found.likely:
         profile = profiles.get(tag.condition)
-        symptom = profile is not None and profile.kind in ("symptom", "cause", "social")
-        worth = not symptom and tag.probability >= LEAST and tag.probability > tag.baseline
-        enough = SURE_LASTING if profile is not None and profile.kind == "chronic" else SURE
-        sure = profile is None or tag.probability >= enough or _presented(reading, tag, RATHER_SPECIFIC)
-        if tag.condition in names and worth and sure and tag not in missed:
+        worth = tag.kind not in NO_ANSWER and tag.probability >= LEAST and tag.probability > tag.baseline
+        if tag.kind == "chronic" and tag.danger < GRAVE:
+            sure = tag.probability >= SURE_LASTING
+        else:
+            sure = profile is None or tag.probability >= SURE or _presented(reading, tag, RATHER_SPECIFIC)
+        if tag.condition in names and worth and sure:
             likely.append(tag)
+    likely.sort(key=lambda tag: tag.kind == "chronic")  # what is new comes before what the patient lives with
     likely = sorted(likely[:MOST_LIKELY], key=lambda tag: -tag.probability)
-    missed = [tag for tag in missed if tag not in likely]
-    return Parts(tuple(tag for tag in found.tags if tag.condition in told), tuple(likely), tuple(missed))
+    missed = [
+        tag
+        for tag in open_tags
+        if tag.danger == DEADLY
+        and tag.kind not in NO_ANSWER
+        and tag.probability >= MISSED
+        and tag.times >= MISSED_TIMES
+        and not any(tag is other or tag.is_form_of(other) for other in likely)
+        and _presented(reading, tag, SPECIFIC)
+    ]
+    return Parts(tuple(tag for tag in found.tags if tag.condition in told), tuple(likely), tuple(missed[:ALERTS]))
 
 
 def _presented(reading: Reading, tag: Tag, times: float) -> bool:
-    """Whether the record has a finding so many times as common in cases as in all visits. Risks, qualities ("at night",
-    "severe") and durations do not count, nor does the mechanism alone for an injury."""
+    """Whether the record has a finding so many times as common in cases as in all visits. Habits, history, qualities
+    ("at night", "severe") and durations do not count, nor does the mechanism alone for an injury, nor an exposure
+    alone for a condition below GRAVE."""
     tagger = reading.tagger
     share = 1 - tagger.model_.noisyor.fail[tagger.conditions_.index(tag.condition), reading.present]
     rate = tagger.vocabulary_.counts[reading.present] / max(1, tagger.vocabulary_.visits)
-    enough = np.flatnonzero(share >= times * np.maximum(rate, 1e-6))
-    profile, kinds = tagger.profiles_.get(tag.condition), tagger.vocabulary_.lexicon.by_name
-    vague = {QUALITY, "mechanism"} if profile is not None and profile.kind == "injury" else {QUALITY}
-    found = (tagger.vocabulary_.names[j] for j in reading.present[enough].tolist())
+    enough = reading.present[share >= times * np.maximum(rate, 1e-6)]
+    kinds, vague = tagger.vocabulary_.lexicon.by_name, {QUALITY, "social", "history"}
+    if tag.kind == "injury":
+        vague.add("mechanism")
+    if tag.danger < GRAVE:
+        vague.add("exposure")
+    found = (tagger.vocabulary_.names[j] for j in enough.tolist())
     return any(telling(n, tagger) and not (n in kinds and kinds[n].kind in vague) for n in found)
 
 

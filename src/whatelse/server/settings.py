@@ -146,6 +146,8 @@ class Settings(EhrSettings, BaseSettings):
                 "'whatelse token create NAME --role clinician' and start with --auth token, or set oidc_issuer and "
                 "oidc_audience and start with --auth oidc; or listen on 127.0.0.1"
             )
+        if self.auth == "none" and self.trusted_proxies:
+            raise SettingsError("trusted_proxies is set and nobody would have to sign in: set auth to token or oidc")
         if self.auth == "oidc" and not (self.oidc_issuer and self.oidc_audience):
             raise SettingsError("--auth oidc needs the settings oidc_issuer and oidc_audience")
         if self.workers > 1 and not self.database.startswith("postgres"):
@@ -166,6 +168,11 @@ class Settings(EhrSettings, BaseSettings):
     def cookie_samesite(self) -> Literal["none", "strict"]:
         """SameSite of the session cookie: none in a frame of another site, which browsers accept over HTTPS only."""
         return "none" if self.frame_ancestors and self.cookie_secure else "strict"
+
+    @property
+    def cookie(self) -> dict[str, Any]:
+        """Attributes of cookies, to set them and to take them back: browsers ignore a removal that lacks them."""
+        return {"httponly": True, "secure": self.cookie_secure, "samesite": self.cookie_samesite}
 
     @property
     def max_characters(self) -> int:

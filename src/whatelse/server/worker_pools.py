@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -116,7 +117,8 @@ class WorkerPools:
     def __init__(self) -> None:
         self.answers = WorkerPool("answer", 1)  # queries hold the interpreter: more threads answer no faster
         self.asides = WorkerPool("aside", 1)
-        self.hooks = WorkerPool("hook", 1)
+        # calls come many at once, and a model of a thousand conditions spends its time outside the interpreter
+        self.hooks = WorkerPool("hook", min(4, os.cpu_count() or 1))
         self.long = WorkerPool("long", 1)
         self.access = WorkerPool("access", 2, 2_000)
         self.changes = WorkerPool("changes", 2, 200)

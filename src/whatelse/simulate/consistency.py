@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whatelse.simulate.content import Department
+from whatelse.simulate.content import SECTIONS, Department
 from whatelse.simulate.patients import Patients
 from whatelse.simulate.presentation import Presentation
 from whatelse.types import Bools, Floats, Singles
@@ -15,6 +15,7 @@ FAST_PULSE = ((1, 160.0), (5, 140.0), (12, 120.0), (200, 100.0))  # under this a
 FAST_BREATH = ((1, 55.0), (5, 38.0), (12, 28.0), (200, 22.0))
 STAYS = ("medicine", "tele", "icu", "observation", "bedsearch", "amaleft", "detoxbed")
 LEAVES = ("home", "followup", "outpatient", "strain", "sobriety", "headsheet", "wrap", "crutches")
+COLLISION = "vehicle collision"
 SEVERE = ("icu", "intubated", "pressors", "centralline", "egdt", "cath", "heparin", "reversal", "medicine", "tele")
 
 
@@ -42,7 +43,7 @@ def enforce_consistency(
         ~ambulance,
     )
 
-    admitted = presentation.of("admitted") == 1
+    admitted = (presentation.of("admitted") == 1) | (presentation.of("saturation") < 88)
     off(LEAVES, admitted)
     off(SEVERE, ~admitted)
     grave = admitted & (presentation.sick > 1.2)
@@ -65,9 +66,12 @@ def enforce_consistency(
         taken = findings[:, same] * (1 + np.argsort(np.argsort(u[:, 8 : 8 + same.size], axis=1), axis=1))
         findings[:, same] = (taken > 0) & (taken == taken.max(axis=1, keepdims=True))
     pregnant = np.any([findings[:, column[k]] for k in ("pregnantcramps", "pregnantbleeding", "contractions")], axis=0)
+    told = np.asarray(findings[:, column["contractions"]])
+    off(("pregnant", "lmp", "pregnantcramps", "pregnantbleeding"), told)  # the weeks are told with the contractions
     carrying = patients.on[:, len(department.conditions) + department.reasons.index("pregnancy")] | pregnant
     off(("hcg", "ctabd", "oral contraceptive", "spotting", "latemenses"), carrying)
     off(("pregnant", "gravida", "fetalheart", "prenatalcare", "contractions"), ~carrying)
+    _stories(department, patients, findings, column, off)
 
 
 def _vitals(
@@ -90,13 +94,35 @@ def _vitals(
     low = presentation.of("systolic") < 90
     on("hypotensive", low & (u[:, 3] < 0.4))
     off(("hypotensive", "hypotension"), ~low)
-    thin = presentation.of("saturation") < 92
+    thin = presentation.of("saturation") < 90  # the words say "8.%"
     on("hypoxic", thin & (u[:, 3] < 0.5))
     off(("hypoxic", "satlow"), ~thin)
     unwell = (low & hot) | thin | (presentation.sick > 2)
     off(("wellappearing", "playful", "reassuring"), unwell)
     off(("toxic", "mottled", "obtunded"), presentation.sick < 0.3)
     off(("worst", "writhing"), presentation.of("pain") < 5)
+
+
+def _stories(
+    department: Department,
+    patients: Patients,
+    findings: Bools,
+    column: dict[str, int],
+    off: Callable[[tuple[str, ...], Bools], None],
+) -> None:
+    """What one visit does not tell together: a crash and the edge of a table, a nursing home and a job."""
+
+    def has(*keys: str) -> Bools:
+        return np.asarray(np.any([findings[:, column[key]] for key in keys if key in column], axis=0))
+
+    off(("nkda",), has("pcnallergy", "sulfaallergy"))
+    off(("facecut", "knife", "couch", "playground", "ladder"), patients.on[:, department.conditions.index(COLLISION)])
+    off(("work", "sports", "exertion"), has("nursing", "walker", "foundfloor", "shelter"))
+    off(("inr", "reversal"), ~has("anticoagulated", "afib", "hx:warfarin", "ascites", "varices"))
+    off(("reassuring",), has("fracture", "hipfracture", "opacity"))
+    absent = has("unresponsive", "intubated")  # nobody who could deny anything
+    off(("baseline", "cooperative", "walkin"), absent)
+    findings[np.ix_(np.flatnonzero(absent), np.flatnonzero(department.section == SECTIONS.index("negative")))] = False
 
 
 def _limit(table: tuple[tuple[int, float], ...], age: Floats) -> Floats:

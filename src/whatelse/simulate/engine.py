@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import timedelta
@@ -25,6 +26,8 @@ from whatelse.sources.vitals import AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
 
 BLOCK = 16 * A_DAY
+OF_WOMEN = "O|N[78]|N9[0-8]|Z3[3-9]|Z3A|C5[1-8]|D2[5-8]|R87"  # chapters of ICD-10
+OF_MEN = "N4|N5[013]|C6[0-3]|R86"
 HOME, GIVEN = SECTIONS.index("home"), SECTIONS.index("given")
 NEW_TEMPLATES = 1.0  # years after which the department writes by new templates
 _VITALS = ("temperature", "pulse", "respirations", "systolic", "saturation", "triage", "pain")
@@ -124,7 +127,7 @@ def _block(
             md_comments=written.md,
             medication_history=tuple([_code(name) for name, _ in home]),
             dispensed=tuple([_code(name) for name, _ in given]),
-            billing=_billing(department, causes[k], chances.billing[k].tolist()),
+            billing=_billing(department, causes[k], chances.billing[k].tolist(), age, male),
             coded=_coded(case.measure) if presentation is not None else None,
             time=START + timedelta(seconds=int(patients.seconds[k])),
             truth=tuple([department.conditions[i] for i in causes[k] if i < m]),
@@ -163,7 +166,10 @@ def _coded(measure: list[float]) -> tuple[Code, ...]:
     return tuple(codes)
 
 
-def _billing(department: Department, causes: list[int], draws: list[float]) -> tuple[Code, ...]:
-    """One ICD-10 code for each condition and outside reason."""
+def _billing(department: Department, causes: list[int], draws: list[float], age: int, male: bool) -> tuple[Code, ...]:
+    """One ICD-10 code for each condition and outside reason. A code of the other sex or of newborns is not drawn."""
     tables = [(department.rates.codes[cause], draws[cause]) for cause in causes if cause < len(department.rates.codes)]
-    return tuple([Code("icd10", codes[bisect_left(shares, u)]) for (codes, shares), u in tables if codes])
+    unfit = re.compile(f"{OF_WOMEN if male else OF_MEN}{'' if age < 1 else '|P'}")
+    drawn = [(codes, bisect_left(shares, u)) for (codes, shares), u in tables if codes]
+    fitting = (next((c for c in (*codes[k:], *codes[:k]) if not unfit.match(c)), None) for codes, k in drawn)
+    return tuple([Code("icd10", code) for code in fitting if code is not None])

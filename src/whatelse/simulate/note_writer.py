@@ -80,8 +80,11 @@ class NoteWriter:
         r = self.u()
         return self.say(ways[(self.author * 5 + k * 7) % len(ways) if r < 0.6 else int((r - 0.6) * 2.5 * len(ways))])
 
-    def opening(self, name: str, symptoms: list[Piece]) -> list[Piece]:
-        """The first sentence: who the patient is, and the symptoms where the list `name` has a place for them."""
+    def opening(self, name: str, symptoms: list[Piece], lasting: str | None = None) -> list[Piece]:
+        """The first sentence: who the patient is, and the symptoms where the list `name` has a place for them.
+
+        lasting: for how long, if the complaint says so.
+        """
         case = self.case
         sex, s = ("male", "M") if case.male else ("female", "F")
         if case.age > 17 and self.author % 3 == 0:
@@ -98,7 +101,9 @@ class NoteWriter:
         else:
             text = text.replace("{age}", str(case.age))
         for slot, values in (("{since}", "since"), ("{for}", "for")):
-            if slot in text:
+            if slot in text and lasting:
+                text = text.replace(slot, lasting if slot == "{for}" else f"{lasting} ago")
+            elif slot in text:
                 text = text.replace(slot, self.slots[values][int(self.u() * len(self.slots[values]))])
         if "{when}" in text:
             text = text.replace("{when}", self.habit("whens"))

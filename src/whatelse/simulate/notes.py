@@ -28,6 +28,8 @@ _LISTS = (
 _VITAL = [
     MEASURES.index(name) for name in ("temperature", "pulse", "systolic", "diastolic", "respirations", "saturation")
 ]
+_LASTING = re.compile(r" x (\d+d)$")  # of a complaint
+_OPENING = re.compile(r"^(?:pt )?(?:c/o|w/|here for|here w/) ")
 _PAIN = MEASURES.index("pain")
 
 
@@ -76,6 +78,7 @@ class Writer:
         self.healthy = column["nopmh"]
         self.parts = {column[key] for key in (*style["parts"], "neckpain", "headstrike")}
         self.awake, self.dazed = set(style["awake"]), {column[key] for key in style["dazed"]}
+        self.eased, self.breathless = set(style["eased"]), {column[key] for key in style["breathless"]}
         self.blanked = {kind: {column[key] for key in keys} for kind, keys in style["blanked"].items()}
         self.causes = [*department.conditions, *department.reasons]
         self.accidents = {place["fall"], place["vehicle collision"]}
@@ -195,21 +198,24 @@ class Writer:
         style = ("parent_" if parent else "") + ("injury_" if injury else "") + "openers"
         sentences = []
         words, tag, _ = said[0]
-        chief = self.key[case.reasons[0]]
+        words = _LASTING.sub("", words)
+        chief, lasting = self.key[case.reasons[0]], found[1] if (found := _LASTING.search(said[0][0])) else None
         if self.section[chief] != 0 or not symptoms:  # what happened, not a symptom that happens to be there
             if names:
-                sentences.append(writer.opening(style, [names.pop(0)]))
+                sentences.append(writer.opening(style, [names.pop(0)], lasting))
             elif self.keys[chief] == "pcp":
                 sentences.append([("here for eval" if writer.author % 2 else "pt here for eval", tag)])
             else:
-                sentences.append(writer.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)]))
+                sentences.append(
+                    writer.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)], lasting)
+                )
             first = 0
         else:
             opening = symptoms[:first]
             if not injury and u() < 0.5:
                 opening = [*opening, (writer.habit("modifiers"), NONE)]
-            sentences.append(writer.opening(style, _list(opening)))
-        sentences += [[piece] for piece in names]
+            sentences.append(writer.opening(style, _list(opening), lasting))
+        sentences += [[piece] for piece in names if not _told(piece[0], sentences[0])]
         told = [(writer.phrase(j), j) for j in story]
         if told:
             cut = 1 + int(u() * 3)
@@ -221,7 +227,9 @@ class Writer:
         if len(history) > 1:
             history = [j for j in history if j != self.healthy]
         past = [(writer.phrase(j), j) for j in history]
-        if past:
+        if history == [self.healthy]:
+            sentences.append(past)
+        elif past:
             sentences.append([(writer.habit("histories"), NONE), *_list(past)])
         sentences += [[piece] for piece in mentions]
         sentences.append(self._vitals(case, writer))
@@ -229,10 +237,13 @@ class Writer:
         return sentences + self._asides(case, writer, "child_asides" if child else "asides", asides)
 
     def _asides(self, case: Case, writer: NoteWriter, name: str, count: int) -> list[list[Piece]]:
-        """Stock phrases of the author, without those that contradict a dazed patient."""
-        dazed = count > 0 and bool(self.dazed & self._all(case))
-        said = [writer.habit(name, k) for k in range(count)]
-        return [[(text, NONE)] for text in said if not dazed or text not in self.awake]
+        """Stock phrases of the author, without those that contradict a patient who is dazed or short of breath."""
+        if not count:
+            return []
+        here = self._all(case)
+        unfit = (self.awake if self.dazed & here else set()) | (self.eased if self.breathless & here else set())
+        said = (writer.habit(name, k) for k in range(count + len(self.eased) * bool(self.breathless & here)))
+        return [[(text, NONE)] for text in said if text not in unfit][:count]
 
     def _symptoms(self, case: Case, writer: NoteWriter, said: list[tuple[str, int, bool]]) -> list[Piece]:
         """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
@@ -245,6 +256,7 @@ class Writer:
                 continue
             done.add(j)
             plain = named and "?" not in words and self.names[r] not in self.accidents
+            words = _LASTING.sub("", words)
             pieces.append((words, tag) if plain and writer.u() < 0.75 else (writer.phrase(j), j))
         matters = self.weight[case.primary].__getitem__
         rest = sorted((j for j in case.on[0] if j not in done), key=matters, reverse=True)
@@ -260,6 +272,7 @@ class Writer:
                 negatives.append((writer.choose(self.mentions[i]["denied"]), NONE))
         if not negatives:
             return []
+        negatives = list({text: (text, j) for text, j in negatives}.values())
         start: list[Piece] = [(writer.habit("child_denies" if child else "denies"), NONE)]
         if len(negatives) == 1:
             return start + negatives
@@ -339,6 +352,11 @@ class Writer:
             k = int(writer.u() * len(pieces))
             pieces[k] = (slip(pieces[k][0], writer.u()), pieces[k][1])
         return [(text.upper(), tag) for text, tag in pieces] if writer.author % 11 == 7 else pieces
+
+
+def _told(text: str, sentence: list[Piece]) -> bool:
+    """Whether a sentence says already what a text says ("c/o back pain" after "back pain since Monday")."""
+    return _OPENING.sub("", text) in "".join([piece for piece, _ in sentence])
 
 
 def words(department: Department, case: Case) -> Written:

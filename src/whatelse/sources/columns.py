@@ -15,6 +15,7 @@ that it does not name are looked for under their own names, in any case:
       temp: [">= 38 -> vital:fever", "< 35 -> vital:cold"]
       pulse: bands
     time: {column: arrived, format: "%d.%m.%Y %H:%M"}
+    shown: [disposition, expert]                           shown on label sheets, never a finding; may be absent
     missing: [NA, "."]                                     cells that mean unknown, in any column
     billing: null                                          not read, though a column has this name
 """
@@ -31,7 +32,7 @@ from whatelse.errors import InputError
 from whatelse.sources.numbers import Number, read_number
 from whatelse.visits import Visit
 
-FIELDS = tuple(field.name for field in fields(Visit))
+FIELDS = tuple(field.name for field in fields(Visit) if field.name != "shown")
 CODES = ("medication_history", "dispensed", "billing", "coded")
 LISTS = (*CODES, "truth")
 SINGLE = ("id", "age", "sex", "time")
@@ -64,6 +65,7 @@ class Column:
 class ColumnMap:
     """fields: the groups of columns of each field; numbers: columns of measurements; missing: cells that mean unknown.
 
+    shown: columns that people who label see, and that are never findings; a file may lack them.
     saved: whether the map came with a cohort or a model rather than from whoever reads the file now.
     """
 
@@ -71,11 +73,13 @@ class ColumnMap:
     numbers: tuple[Number, ...] = ()
     missing: frozenset[str] = frozenset()
     saved: bool = False
+    shown: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """Every column that it looks for, normalised, each once."""
         wanted = [name for groups in self.fields.values() for group in groups for name in group.columns]
-        return list(dict.fromkeys(normal(name) for name in (*wanted, *(number.column for number in self.numbers))))
+        wanted += [*(number.column for number in self.numbers), *self.shown]
+        return list(dict.fromkeys(normal(name) for name in wanted))
 
     def asked(self) -> list[str]:
         """The columns that the map names itself."""
@@ -88,6 +92,9 @@ def column_map(given: Mapping[str, Any], file: object = None, saved: bool = Fals
     missing = given.get("missing", [])
     if not isinstance(missing, list):
         raise InputError("'missing' in the column map must be a list of cells that mean unknown", file=file)
+    shown = given.get("shown") or []
+    if not isinstance(shown, list) or not all(isinstance(name, str | int) for name in shown):
+        raise InputError("'shown' in the column map must be a list of columns", file=file)
     numbers = given.get("numbers") or {}
     if not isinstance(numbers, Mapping):
         raise InputError("'numbers' in the column map must be a mapping of column names", file=file)
@@ -100,6 +107,7 @@ def column_map(given: Mapping[str, Any], file: object = None, saved: bool = Fals
         tuple(read_number(str(column), spec, normal, file) for column, spec in numbers.items()),
         frozenset(str(cell) for cell in missing),
         saved,
+        tuple(map(str, shown)),
     )
 
 
@@ -175,6 +183,8 @@ def locate(columns: ColumnMap, header: Sequence[str], file: object) -> Places:
     if len(found) == 1:
         expected = ", ".join(FIELDS[1:])
         raise InputError(f"has no column for any field but id; expected some of {expected}; {NEXT}", file=file)
+    if columns.shown:
+        found["shown"] = tuple(positions([name]) if normal(name) in place else () for name in columns.shown)
     return found
 
 

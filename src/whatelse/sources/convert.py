@@ -24,7 +24,12 @@ class Converter:
         self._numbers = [
             (number, at[0]) for number, at in zip(columns.numbers, places.get("numbers", ()), strict=False)
         ]
-        plain = {field: at for field, at in places.items() if field != "numbers" or not columns.numbers}
+        self._shown = [(name, at[0]) for name, at in zip(columns.shown, places.get("shown", ()), strict=False) if at]
+        plain = {
+            field: at
+            for field, at in places.items()
+            if field != "shown" and (field != "numbers" or not columns.numbers)
+        }
         self._steps = [(field, *self._step(field, columns.fields[field], at)) for field, at in plain.items()]
 
     def __call__(self, cells: Sequence[Any], row: int) -> Visit:
@@ -37,13 +42,18 @@ class Converter:
                 found[field] = convert(cells, row)
             except BadValue as bad:
                 raise BadValue(bad.problem, column) from None
+        shown = [(name, cell_text(cells[at])) for name, at in self._shown if cells[at] not in (None, "")]
         if self._numbers:
-            self._measure(cells, found)
-        return Visit(**found)
+            shown += self._measure(cells, found)
+        return Visit(**found, shown=tuple(shown))
 
-    def _measure(self, cells: Sequence[Any], found: dict[str, Any]) -> None:
-        """Codes of the rules that hold, and numbers for bands. Without one measured, both stay as they were."""
+    def _measure(self, cells: Sequence[Any], found: dict[str, Any]) -> list[tuple[str, str]]:
+        """Codes of the rules that hold, and numbers for bands. Without one measured, both stay as they were.
+
+        Returns the measurements that only rules use, for people who label.
+        """
         codes: list[Code] = []
+        shown: list[tuple[str, str]] = []
         numbers: dict[str, float] = {}
         for number, at in self._numbers:
             try:
@@ -56,9 +66,12 @@ class Converter:
             codes += [rule.code for rule in number.rules if rule.holds(value)]
             if number.bands:
                 numbers[number.name] = value
+            else:
+                shown.append((number.name, f"{value:g}"))
         if any(number.rules for number, _ in self._numbers):
             found["coded"] = tuple(dict.fromkeys((*(found.get("coded") or ()), *codes)))
         found["numbers"] = numbers
+        return shown
 
     def _step(
         self, field: str, groups: tuple[Column, ...], places: tuple[tuple[int, ...], ...]

@@ -22,7 +22,7 @@ from whatelse.errors import InputError
 from whatelse.io.limits import read_yaml
 from whatelse.sources.columns import FIELDS, ColumnMap, column_map, near
 
-OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "labels", "codings")
+OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "shown", "labels", "codings")
 TABS = {"tab": "\t", "\\t": "\t"}
 
 

@@ -37,7 +37,10 @@ FEW = 12  # most values of a column of codes
 MARKS = 5  # cells of a column that may be taken for "unknown" because they cannot be read
 ONCE = ("id", "age", "sex", "time", "chief_complaint")  # fields that take one column
 TEXT = ("chief_complaint", "triage_note", "md_comments")
+LETTERS = {"fh": {"f": "F", "h": "M"}, "hm": {"h": "M", "m": "F"}}  # femme and homme; hombre and mujer
 YES_NO = ({"0", "1"}, {"no", "yes"}, {"n", "y"}, {"false", "true"})
+EVERY_ROW = "a different value in every row"
+UNRELATED = "says nothing about the patient's health"
 AFTER = "known only after the visit: it would give the answer away"
 _ICD = re.compile(r"[A-Z]\d[\dA-Z](\.?[\dA-Z]{1,4})?|\d{3}(\.\d{1,2})?")
 _MARK = re.compile(r"[?.*\-–—_/\\]+|#\D\S*")  # "??", "--", and errors of spreadsheets such as "#N/A"
@@ -68,7 +71,12 @@ class ColumnGuess:
 
 @dataclass(frozen=True)
 class Inspection:
-    """An inspected table. rows: rows inspected; settings: delimiter, encoding and cells that mean unknown."""
+    """An inspected table.
+
+    rows      rows inspected
+    settings  delimiter, encoding and cells that mean unknown
+    notes     rows that cannot be read, by reason: `build` then needs `--on-error skip`
+    """
 
     file: str
     rows: int
@@ -112,7 +120,11 @@ class Inspection:
             some = [guess for guess in self.columns if not guess.field and (guess.why == AFTER) == wanted]
             if some:
                 out += ["", f"# {title}:"]
-                out += [f"#   {_inline(guess.name)}" + ("" if wanted else f": {guess.why}") for guess in some]
+                if wanted:
+                    names = ", ".join(_inline(guess.name) for guess in some)
+                    out += [f"# shown: [{names}]  # without the first #: shown on label sheets, never a finding"]
+                    continue
+                out += [f"#   {_inline(guess.name)}: {guess.why}" for guess in some]
         return "\n".join(out) + "\n"
 
 
@@ -132,6 +144,9 @@ def inspect_file(path: Path, *, delimiter: str | None = None, encoding: str | No
             guesses.append(column.guess("", "has no name, or the name of another column"))
         else:
             guesses.append(_guess(column, taken, claimed))
+    first = cells[0]
+    if all(guess.field != "id" for guess in guesses) and guesses[0].line in (None, "bands") and first.identifies:
+        guesses[0] = first.guess("id", EVERY_ROW)
     settings["missing"] = sorted({mark for column in cells for mark in column.marks})
     return _tried(path, Inspection(path.name, len(rows), guesses, settings), header, rows)
 
@@ -195,6 +210,22 @@ class _Cells:
         self.length = round(sum(map(len, self.texts)) / max(len(self.texts), 1))
         self.numbers = _numbers(self.values)
         self.numeric = len(self.numbers) >= 0.9 * max(len(self.values), 1)
+        if self.numeric and len(self.numbers) < len(self.values):
+            self._mark_unreadable()
+
+    def _mark_unreadable(self) -> None:
+        """Take the few texts of a column of numbers that are no numbers for "unknown"."""
+        odd = {text for text in self.distinct if not _numbers([text])}
+        if len(odd) <= MARKS and all(len(text) <= 20 for text in odd):
+            self.marks |= odd
+            self.values = [value for value, text in zip(self.values, self.texts, strict=True) if text not in odd]
+            self.texts = [text for text in self.texts if text not in odd]
+            self.distinct -= odd
+
+    @property
+    def identifies(self) -> bool:
+        """Whether every row has a value of its own, without blanks."""
+        return len(self.distinct) == self.rows and not any(" " in text or len(text) > 40 for text in self.distinct)
 
     def guess(self, field: str, why: str, line: Any = None) -> ColumnGuess:
         line = self.name if field and line is None else line
@@ -229,11 +260,13 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
     icd = _is_icd(column.texts)
     if by_name == "billing" or (icd and not by_name):
         return _codes(column, "billing", "diagnoses, never findings") if icd else column.guess("", AFTER)
-    if plain not in itertools.chain(*_names()["fields"].values()) and any(map(column.called, _names()["after"])):
-        return column.guess("", AFTER)
+    if plain not in itertools.chain(*_names()["fields"].values()):
+        for names, why in ((_names()["after"], AFTER), (_names()["unrelated"], UNRELATED)):
+            if any(map(column.called, names)):
+                return column.guess("", why)
     if by_name == "id" or (not by_name and "id" not in taken and re.search(r"(^|_)(id|no|nr|number)\W*$", plain)):
         if different == len(values) == column.rows:
-            return column.guess("id", "a different value in every row")
+            return column.guess("id", EVERY_ROW)
         if by_name == "id":
             return column.guess("", f"is no id: {different:,} values in {column.rows:,} rows")
     if by_name == "age" and column.numeric and min(column.numbers) >= 0 and max(column.numbers) <= 130:
@@ -276,6 +309,11 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
 
 def _sex(column: _Cells) -> ColumnGuess:
     odd = sorted(text for text in column.distinct if text.lower() not in SEXES)
+    letters = LETTERS.get("".join(sorted({text.lower() for text in column.distinct})))
+    if letters is not None:
+        meant = {text: letters[text.lower()] for text in sorted(column.distinct)}
+        why = ", ".join(f"{text} is {sex}" for text, sex in meant.items())
+        return column.guess("sex", why, {"column": column.name, "values": meant})
     if not odd:
         return column.guess("sex", column.shown)
     if len(odd) > FEW:

@@ -45,6 +45,11 @@ class VisitReader(Iterator[Visit]):
     def __next__(self) -> Visit:
         return next(self._visits)
 
+    def quietly(self) -> VisitReader:
+        """The same visits; notes are kept and not said, for files that were read before."""
+        self._report.quiet = True
+        return self
+
     @property
     def left_out(self) -> Counter[str]:
         return self._report.left_out

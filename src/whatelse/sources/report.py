@@ -40,6 +40,7 @@ class Report:
         self.left_out: Counter[str] = Counter()
         self.unread: Counter[str] = Counter()
         self.notes: list[str] = []
+        self.quiet = False  # notes of files that are read again were said the first time
 
     def leave_out(self, kind: str, error: InputError) -> None:
         """Raise `error`, or count the row under `kind`. Kinds never hold record content."""
@@ -55,4 +56,5 @@ class Report:
         """Say once what is missing but not needed."""
         if text not in self.notes:
             self.notes.append(text)
-            _log.warning(text)
+            if not self.quiet:
+                _log.warning(text)

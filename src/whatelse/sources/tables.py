@@ -171,6 +171,7 @@ def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> I
     }
     if columns.numbers:
         places["numbers"] = tuple((place[normal(number.column)],) for number in columns.numbers)
+    places["shown"] = tuple((place[normal(name)],) for name in columns.shown)
     make = Converter(columns, places, report, stem(path))
     keys: dict[str, int | None] = {}  # keys as they are written -> position in `names`
     any_row = False

@@ -129,13 +129,28 @@ def detect_encoding(path: Path, encoding: str | None = None) -> Text:
 
 
 def _guess_code_page(sample: bytes) -> str | None:
-    """The code page that fits best; Windows-1252 where it fits as well as the best. None: no code page fits."""
+    """The code page that fits best; Windows-1252 where it fits as well as the best. None: no code page fits.
+
+    A few lines with bytes that Windows-1252 does not have are damage, and no sign of another code page.
+    """
+    lines = sample.split(b"\n")
+    whole = [line for line in lines if _decodes(line)]
+    if len(whole) > 0.95 * len(lines):
+        sample = b"\n".join(whole)
     found = from_bytes(sample, cp_isolation=CODE_PAGES)
     best = found.best()
     if best is None:
         return None
     western = [match for match in found if "cp1252" in match.could_be_from_charset and match.chaos <= best.chaos]
     return "cp1252" if any(match.coherence >= best.coherence - 0.05 for match in western) else best.encoding
+
+
+def _decodes(line: bytes) -> bool:
+    try:
+        line.decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def spoiled(text: str) -> str | None:

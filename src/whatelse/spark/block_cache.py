@@ -1,23 +1,20 @@
 """Block cache: blocks of visits in files on a worker's disk while a model is fitted.
 
 Every step of a fit needs every visit, and only the parameters change. A task gets the number of its run of blocks and
-maps the file of the run into memory (below `SPARK_LOCAL_DIRS`); all Python workers of a machine share the pages. A
-missing file (first use, another machine, a lost disk) is made from the cohort's dataset. Files hold numbers of findings
-and arrays computed from them, are readable by their owner only, and are removed when the fit ends. Files of a lost
-executor are removed with Spark's own.
+maps the arrays of the run into memory (files below `SPARK_LOCAL_DIRS`); all Python workers of a machine share the
+pages. A missing file (first use, another machine, a lost disk) is made from the cohort's dataset. Files hold numbers of
+findings and labels, are readable by their owner only, and are removed when the fit ends. Files of a lost executor are
+removed with Spark's own.
 """
 
 from __future__ import annotations
 
-import json
-import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +22,8 @@ import pyarrow.parquet as pq
 
 from whatelse.cohort.folder import label_arrays
 from whatelse.errors import CohortError
-from whatelse.noisyor.blocks import Arrays, Work
+from whatelse.noisyor.blocks import Arrays, cut
 
-ALIGNED = 64  # bytes: arrays begin at multiples of it
 Groups = dict[str, list[int]]
 """File of a dataset -> which of its row groups."""
 
@@ -59,8 +55,8 @@ class Visits:
                     run.setdefault(str(file), []).append(g)
         return cls(tuple(groups), visits, size, span, m)
 
-    def blocks(self, run: int) -> Iterator[Arrays]:
-        """The blocks of a run, read from the dataset."""
+    def arrays(self, run: int) -> Arrays:
+        """The visits of a run, read from the dataset: indptr, indices, Y and known."""
         first, end = run * self.span, min((run + 1) * self.span, self.visits)
         names = ["row", "findings", "conditions", "unknown"]
         parts = []
@@ -77,32 +73,20 @@ class Visits:
             raise CohortError("the cohort's dataset is damaged: visits are missing or twice; build it again")
         if not np.array_equal(order, np.arange(order.size)):
             rows = rows.take(pa.array(order))
-        for at in range(first, end, self.size):
-            yield self._arrays(rows.slice(at - first, self.size), at)
-
-    def _arrays(self, table: pa.Table, first: int) -> Arrays:
-        indptr, indices, Y, known = label_arrays(table, self.m, "the cohort's dataset")
-        own: Arrays = {"number": np.array(first // self.size), "first": np.array(first)}
-        return own | {"indptr": indptr.astype(np.int64), "indices": indices, "Y": Y, "known": known}
+        indptr, indices, Y, known = label_arrays(rows, self.m, "the cohort's dataset")
+        return {"indptr": indptr.astype(np.int64), "indices": indices, "Y": Y, "known": known}
 
 
-def kept(names: Sequence[str], how: Sequence[Any], run: int) -> Iterator[Arrays]:
-    """The blocks of a run, from the cache or made: Visits first, then one function of a block after the other.
+def kept(name: str, visits: Visits, run: int) -> Iterator[Arrays]:
+    """The blocks of a run, from the folder `name` of the cache, where they are put on first use.
 
-    names   folders of the cache, one for each stage; the blocks of the last stage are returned
-    how     broadcast variables, one for each stage: Visits, then functions as Spark serialises them
+    Arrays are mapped into memory. Changes of the arrays stay in this process.
     """
-    path = _place(names[-1]) / str(run)
-    if not path.exists():
-        source: Visits | bytes = how[-1].value
-        if isinstance(source, Visits):
-            _write(path, source.blocks(run))
-        else:
-            from pyspark.serializers import CloudPickleSerializer
-
-            make: Work = CloudPickleSerializer().loads(source)
-            _write(path, map(make, kept(names[:-1], how[:-1], run)))
-    return _read(path)
+    place = _place(name) / str(run)
+    if not place.exists():
+        _write(place, visits.arrays(run))
+    arrays = {file.stem: np.load(file, mmap_mode="c") for file in place.iterdir()}
+    return cut(arrays.pop("indptr"), arrays.pop("indices"), arrays, run * visits.span, visits.size)
 
 
 def forget(name: str) -> None:
@@ -115,43 +99,16 @@ def _place(name: str) -> Path:
     return Path(spark or tempfile.gettempdir()) / f"whatelse-{name}"
 
 
-def _write(path: Path, blocks: Iterable[Arrays]) -> None:
-    """Write a file of blocks atomically. A block is a JSON line of names, types and shapes, then its arrays."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".")
+def _write(place: Path, arrays: Arrays) -> None:
+    """Write a folder of arrays atomically. Where another worker was faster, its folder stays."""
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix="."))
     try:
-        with os.fdopen(handle, "wb") as file:
-            for block in blocks:
-                arrays = {name: np.ascontiguousarray(array) for name, array in block.items()}
-                shapes = [[name, array.dtype.str, np.shape(block[name])] for name, array in arrays.items()]
-                head = json.dumps(shapes).encode()
-                file.write(len(head).to_bytes(8, "little") + head)
-                for array in arrays.values():
-                    _pad(file)
-                    file.write(array.data)
-                _pad(file)
-        Path(scratch).replace(path)
+        for name, array in arrays.items():
+            np.save(scratch / f"{name}.npy", array)
+        scratch.rename(place)
+    except OSError:
+        if not place.exists():
+            raise
     finally:
-        Path(scratch).unlink(missing_ok=True)
-
-
-def _pad(file: IO[bytes]) -> None:
-    file.write(bytes(-file.tell() % ALIGNED))
-
-
-def _read(path: Path) -> Iterator[Arrays]:
-    """The blocks of a file, mapped into memory. Changes of the arrays stay in this process."""
-    with path.open("rb") as file:
-        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    at = 0
-    while at < len(whole):
-        start = at + 8
-        at = start + int.from_bytes(whole[at:start], "little")
-        block: Arrays = {}
-        for name, dtype, shape in json.loads(whole[start:at]):
-            at += -at % ALIGNED
-            count = int(np.prod(shape))
-            block[name] = np.frombuffer(whole, dtype, count, at).reshape(shape)
-            at += block[name].nbytes
-        at += -at % ALIGNED
-        yield block
+        shutil.rmtree(scratch, ignore_errors=True)

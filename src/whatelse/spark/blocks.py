@@ -26,44 +26,31 @@ MOST_RUNS = 256  # most tasks of a sum: each sends one partial sum to the driver
 
 
 class SparkBlocks(Blocks):
-    """Blocks of visits, or blocks derived from them.
+    """The visits of a cohort: findings and what is known of labels.
 
     runs    RDD of run numbers. Spark persists it, so a task goes to the worker that had the run before
-    names   folders of the block cache: visits first, then one for each derivation
-    how     broadcast variable of each folder: how its blocks are made
+    name    folder of the block cache
+    where   broadcast variable: the files that each run is made from
     """
 
-    def __init__(self, runs: Any, names: tuple[str, ...], how: tuple[Any, ...], shape: tuple[int, int]) -> None:
-        self.runs, self.names, self.how, self.shape = runs, names, how, shape
-
-    @classmethod
-    def of(cls, cohort: SparkCohort) -> SparkBlocks:
-        """The visits of a cohort: findings and what is known of labels."""
+    def __init__(self, cohort: SparkCohort) -> None:
         context, N = cohort.df.sparkSession.sparkContext, len(cohort)
         span = BLOCK * run_of(max(-(-N // BLOCK), 1), context.defaultParallelism)
         where = Visits.of(cohort.folder / "visits.parquet", N, BLOCK, span, len(cohort.conditions))
         count = len(where.groups)
-        runs = context.parallelize(range(count), count).map(int).persist()
-        return cls(runs, (uuid.uuid4().hex,), (context.broadcast(where),), (N, len(cohort.vocabulary.names)))
+        self.runs = context.parallelize(range(count), count).map(int).persist()
+        self.name, self.where = uuid.uuid4().hex, context.broadcast(where)
+        self.shape = (N, len(cohort.vocabulary.names))
 
     def total(self, of: Work, merge: Merge = added) -> Arrays:
-        names, how = self.names, self.how
+        name, where = self.name, self.where
 
         def work(run: int) -> bytes:
-            return pack(tree(map(of, kept(names, how, run)), merge))
+            return pack(tree(map(of, kept(name, where.value, run)), merge))
 
         return tree(map(unpack, self.runs.map(guarded(work)).collect()), merge)
 
-    def derive(self, make: Work) -> Blocks:
-        from pyspark.serializers import CloudPickleSerializer
-
-        how = self.runs.context.broadcast(CloudPickleSerializer().dumps(make))  # plain pickle has no inner functions
-        name = f"{self.names[0]}/{uuid.uuid4().hex}"  # within the visits' folder: it goes with that at the latest
-        return SparkBlocks(self.runs, (*self.names, name), (*self.how, how), self.shape)
-
     def __getitem__(self, rows: Any) -> sp.csr_matrix:
-        if len(self.names) > 1:
-            raise TypeError("blocks that were derived have no rows")
         wanted = np.asarray(rows, np.int64)
 
         def of(block: Arrays) -> Arrays:
@@ -79,11 +66,11 @@ class SparkBlocks(Blocks):
         return sp.csr_matrix((values, found["indices"], ends), shape=(wanted.size, self.shape[1]))
 
     def release(self) -> None:
-        name = self.names[-1]
+        """The blocks are no longer needed."""
+        name = self.name
         self.runs.foreach(lambda run: forget(name))
-        self.how[-1].unpersist()
-        if len(self.names) == 1:
-            self.runs.unpersist()
+        self.where.unpersist()
+        self.runs.unpersist()
 
 
 def run_of(blocks: int, cores: int) -> int:

@@ -24,12 +24,11 @@ from whatelse.annotators import AnchorSet
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.cohort.bands import Bands, cuts_of_counts
 from whatelse.cohort.build import Choice, choose
-from whatelse.cohort.collector_io import thaw
 from whatelse.cohort.counting import Collector, Labels
 from whatelse.cohort.findings import Finder
 from whatelse.cohort.folder import columns_of
 from whatelse.errors import CohortError, InputError
-from whatelse.spark.chunks import ARRAYS, SCHEMA, Place, collect
+from whatelse.spark.chunks import ARRAYS, SCHEMA, Place, collect, thaw
 from whatelse.spark.dataset import COLUMNS, PARQUET, SparkCohort, save
 from whatelse.spark.mapping import mapped
 from whatelse.spark.reading import ROWS, SparkVisits, Stream, read_visits

@@ -8,6 +8,7 @@ of the records and stay in Spark's storage until the cohort is built.
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -15,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from whatelse.cohort.collector_io import freeze
 from whatelse.cohort.counting import Collector
 from whatelse.cohort.findings import Finder
 from whatelse.errors import WhatelseError
@@ -34,7 +34,7 @@ _COUNTED: dict[str, list[tuple[str, pa.DataType]]] = {
 SCHEMA = pa.schema(
     [("rising", pa.bool_()), ("rows", pa.list_(pa.int64())), ("kinds", pa.list_(pa.list_(pa.string())))]
     + [(name, pa.string()) for name in ("file", "report", "problem")]
-    + [(name, pa.int64()) for name in ("first", "last", "visits", "other", "named", "n_words", "floor")]
+    + [(name, pa.int64()) for name in ("first", "last", "visits", "other", "named", "n_words")]
     + [(name, pa.list_(pa.string())) for name in ("ids", "words", "facts", "left")]
     + [(name, pa.binary()) for name in ("true", "known", "which", "word", "word_end", "fact", "fact_end")]
     + [(name, pa.list_(pa.struct(fields))) for name, fields in _COUNTED.items()]
@@ -103,3 +103,51 @@ def _row(collector: Collector, file: str, rows: list[int], stream: Stream, probl
         "problem": problem,
     }
     return pa.record_batch([pa.array([part[name]], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)
+
+
+def freeze(collector: Collector) -> dict[str, Any]:
+    """A collector as columns of a chunk: names as lists of text, rows as bytes, counts of words and pairs as lists."""
+    collector.read()
+    labels, bigrams = collector.labels, collector.bigrams
+    return {
+        "ids": labels.ids,
+        "other": labels.other,
+        "named": labels.named,
+        "true": bytes(labels._true),
+        "known": bytes(labels._known),
+        "words": list(collector.words),
+        "facts": list(collector.facts),
+        "left": sorted(collector.left),
+        "kinds": [sorted(kind) for kind in collector.fields.kinds],
+        "which": collector.fields.which.tobytes(),
+        "word": collector._word.tobytes(),
+        "word_end": collector._word_end.tobytes(),
+        "fact": collector._fact.tobytes(),
+        "fact_end": collector._fact_end.tobytes(),
+        "numbers": [
+            {"name": name, "rows": rows.tobytes(), "values": values.tobytes()}
+            for name, (rows, values) in sorted(collector._numbers.items())
+        ],
+        "n_words": bigrams.n_words,
+        "texts": [{"text": text, "count": count} for text, count in bigrams.words.items()],
+        "pairs": [{"a": a, "b": b, "count": count} for (a, b), count in bigrams.pairs.items()],
+    }
+
+
+def thaw(finder: Finder, part: dict[str, Any]) -> Collector:
+    """The collector of a chunk, without its counts of words and pairs: Spark adds these."""
+    collector = Collector(finder)
+    labels = collector.labels
+    labels.ids, labels.other, labels.named = list(part["ids"]), part["other"], part["named"]
+    labels._true, labels._known = bytearray(part["true"]), bytearray(part["known"])
+    for table, names in ((collector.words, part["words"]), (collector.facts, part["facts"])):
+        table.update((name, number) for number, name in enumerate(names))
+    collector.left.update(part["left"])
+    collector.fields.kinds = {frozenset(kind): k for k, kind in enumerate(part["kinds"])}
+    collector.fields.which = array("i", part["which"])
+    for own, code, name in (("_word", "i", "word"), ("_fact", "i", "fact")):
+        setattr(collector, own, array(code, part[name]))
+        setattr(collector, f"{own}_end", array("q", part[f"{name}_end"]))
+    for number in part["numbers"]:
+        collector._numbers[number["name"]] = array("q", number["rows"]), array("d", number["values"])
+    return collector

@@ -21,7 +21,7 @@ from whatelse.cohort.folder import DATASET, check_place, read_header, write_head
 from whatelse.cohort.vocabulary import HasVocabulary
 from whatelse.errors import CohortError
 from whatelse.io.files import write_folder
-from whatelse.noisyor.blocks import Arrays, fires, some_of
+from whatelse.noisyor.blocks import Arrays, fires
 from whatelse.spark.blocks import SparkBlocks
 from whatelse.spark.mapping import mapped
 
@@ -64,7 +64,7 @@ class SparkCohort(HasVocabulary):
     @cached_property
     def X(self) -> SparkBlocks:
         """The visits in blocks, which learners sum over. Spark keeps them until `release`."""
-        return SparkBlocks.of(self)
+        return SparkBlocks(self)
 
     def release(self) -> None:
         """Blocks are no longer needed."""
@@ -99,7 +99,7 @@ class SparkCohort(HasVocabulary):
         """The numbers of the visits of which something is known, and these visits; MOST_LABELLED at most, at random."""
         rows = np.sort(self.df.where("conditions is not null").select("row").toArrow().column("row").to_numpy())
         if rows.size > MOST_LABELLED:
-            rows = rows[some_of(rows.size, MOST_LABELLED, np.random.default_rng(0))]
+            rows = np.sort(np.random.default_rng(0).choice(rows, MOST_LABELLED, replace=False))
         return rows.astype(np.intp), self.rows(rows)
 
     def rows(self, which: ArrayLike) -> Cohort:

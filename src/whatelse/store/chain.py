@@ -26,6 +26,7 @@ RETENTION = "retention"  # the event of an audit line that says how many old one
 _KEEP = "a line there was changed, moved, added or taken out. Keep the database as it is and compare it with a backup"
 _HEADS = schema.chain_head
 CARD = [c.name for c in schema.cds_card.columns if c.name not in ("outcome", "reason")]  # what a card's digest is about
+LOOK = [c.name for c in schema.cds_look.columns if c.name != "id"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from whatelse.errors import WhatelseError
 
 _LOCK = 7237001  # PostgreSQL advisory lock: one server migrates, the others wait
 
+POOL: dict[str, Any] = {"pool_size": 10, "pool_timeout": 5, "hide_parameters": True}  # errors quote no row
+
 
 class StoreError(WhatelseError):
     """A database that cannot be opened, is not ours, or refuses to write."""
@@ -77,7 +79,7 @@ def _postgresql(url: URL) -> sa.Engine:
     patience: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000, "keepalives_idle": 10}
     if "options" not in url.query:
         patience["options"] = "-c statement_timeout=15s -c lock_timeout=10s -c idle_in_transaction_session_timeout=30s"
-    return sa.create_engine(url, pool_size=10, pool_timeout=5, pool_pre_ping=True, connect_args=patience)
+    return sa.create_engine(url, pool_pre_ping=True, connect_args=patience, **POOL)
 
 
 def _sqlite(url: URL) -> sa.Engine:
@@ -87,7 +89,7 @@ def _sqlite(url: URL) -> sa.Engine:
         raise StoreError(f"{url.database}: its folder does not exist; make it first")
     _private(Path(url.database))
     patience = {"timeout": 30, "check_same_thread": False}
-    engine = sa.create_engine(url, connect_args=patience, pool_size=10, pool_timeout=5)
+    engine = sa.create_engine(url, connect_args=patience, **POOL)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: Any) -> None:

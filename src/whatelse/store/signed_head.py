@@ -49,7 +49,7 @@ def read_head(file: Path, trusted: Sequence[Path]) -> tuple[Head, Head]:
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from None
     except KeyError:
-        raise StoreError(f"{file}: is no head that a trusted key has signed; make one with 'store head'") from None
+        raise StoreError(f"{file}: no trusted key has signed this head; make one with 'store verify --sign'") from None
     except (ValueError, TypeError, RecursionError):
         valid = False
     if not valid:

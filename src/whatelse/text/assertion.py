@@ -27,13 +27,18 @@ SECTIONS = len(ASSERTIONS)  # the table of section headings; table k below it ho
 PRIORITY = (POSSIBLE, HISTORICAL, PRESENT, OTHER, NEGATED, HYPOTHETICAL)  # later ones overwrite earlier ones
 
 # What a cue phrase does, as bits. See `rules.py`.
-BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, NEAR, SUFFIX, BEFORE_IF, CONFIRM, ALONE = (
-    1 << i for i in range(12)
+BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, NEAR, SUFFIX, BEFORE_IF, CONFIRM, ALONE, CLAUSE, CLOSE, TURN = (
+    1 << i for i in range(15)
 )
 END_SECTION = 1 << len(ASSERTIONS)  # in the table of sections; a heading is 1 << its assertion
 JOINS = 1 << 16  # in CueTables.uses
 NO_LIMIT = 1 << 30
 LONGEST = 16  # words of the longest phrase
+LIST = 40  # pieces after a comma in which the "or" of a list is looked for
+
+# What the lexicon says about a piece, as bits: it begins a term of several words, and cues other than stops do
+# nothing there ("no" of "no appetite"); a complaint is named after it; and a disease or procedure before it.
+IN_TERM, AT_COMPLAINT, AT_TURN = 1, 2, 4
 
 
 class CueTables(NamedTuple):
@@ -46,7 +51,7 @@ class CueTables(NamedTuple):
     first  (N + 1,) int32     steps of node n are rows first[n] to first[n + 1] of `step`, by rising word
     step   (S, 2) int32       next word, next node
     reach  (7,) int32         words that a short scope reaches at most
-    signs  (3,) int32         cue words ":", newline and "-"
+    signs  (6,) int32         cue words ":", newline, "-", ",", "or" and "("
     """
 
     uses: NDArray[np.int32]
@@ -59,12 +64,13 @@ class CueTables(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def assert_pieces(cue, kind, glued, count, tables, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
+def assert_pieces(cue, kind, glued, known, count, tables, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
     """Assertion of the first `count` pieces of one note, blanks left out, into the last three arrays. O(count).
 
     cue        (P,) cue word of each piece, -1 where a piece is none
     kind       (P,) WORD or SIGN
     glued      (P,) bool: no blank stands between the piece and the piece before
+    known      (P,) bits IN_TERM, AT_COMPLAINT and AT_TURN; zeros without a lexicon
     assertion  (P,) index into ASSERTIONS
     cue_first, cue_last   (P,) first and last piece of the cue that decided; -1 where there is none
     """
@@ -88,7 +94,7 @@ def assert_pieces(cue, kind, glued, count, tables, assertion, cue_first, cue_las
         cues, word_at = cues[:found], word_at[:words]
         _sections(cue, cues, count, tables, path, assertion, cue_first, cue_last)
         for code in PRIORITY:
-            _scopes(code, cue, kind, glued, cues, word_at, rank, tables, path, assertion, cue_first, cue_last)
+            _scopes(code, cue, kind, glued, known, cues, word_at, rank, tables, path, assertion, cue_first, cue_last)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -121,11 +127,7 @@ def _find(table, cue, i, count, tables, path):  # type: ignore[no-untyped-def]
 def _sections(cue, cues, count, tables, path, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
     """Give each piece the default of its section. A heading is followed by a colon, or stands alone on its line."""
     colon, newline, dash = tables.signs[0], tables.signs[1], tables.signs[2]
-    section, first, begin = (
-        PRESENT,
-        -1,
-        0,
-    )  # the section that is open, the first piece of its heading, its own first piece
+    section, first, begin = PRESENT, -1, 0  # section that is open, first piece of its heading, its own first piece
     for i in cues:
         if i < begin or not tables.uses[cue[i]] & (1 << SECTIONS):
             continue
@@ -188,9 +190,20 @@ def _mark(begin, end, code, first, last, assertion, cue_first, cue_last):  # typ
         assertion[k], cue_first[k], cue_last[k] = code, first, last
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _list_goes_on(i, code, cue, count, tables):  # type: ignore[no-untyped-def]
+    """Whether an "or" stands between the comma at piece i and the next stop of a class."""
+    for k in range(i + 1, min(count, i + LIST)):
+        if cue[k] == tables.signs[4]:
+            return True
+        if _alone(cue[k], code, tables) & STOP:
+            return False
+    return False
+
+
 @njit(cache=True, nogil=True)
 def _scopes(  # type: ignore[no-untyped-def]
-    code, cue, kind, glued, cues, word_at, rank, tables, path, assertion, cue_first, cue_last
+    code, cue, kind, glued, known, cues, word_at, rank, tables, path, assertion, cue_first, cue_last
 ):
     """Mark the scopes of one class.
 
@@ -201,7 +214,11 @@ def _scopes(  # type: ignore[no-untyped-def]
     count, reach = rank.size - 1, tables.reach[code]
     starts, opens = 1 << code, 1 << (8 + code)
     forward = near = tentative = False  # a forward scope is open; it is a short one; it needs a confirming stop
+    clause = False  # the open scope ends at a comma
     begin = back = done = 0  # start of the open scope; how far back a scope may reach; end of the last phrase
+    bracket = -1  # the last "("
+    outer = outer_clause = False  # whether a long scope was open there, and whether a comma ends that scope
+    outer_first = outer_last = 0  # its cue
     first = last = 0  # cue of the open scope
     limit = count  # where a short scope ends at the latest
     for i in cues:
@@ -211,6 +228,15 @@ def _scopes(  # type: ignore[no-untyped-def]
         if near and i >= begin and (i >= limit or uses & opens):
             _mark(begin, min(i, limit), code, first, last, assertion, cue_first, cue_last)
             forward = near = False
+        if clause and forward and cue[i] == tables.signs[3]:
+            if _list_goes_on(i, code, cue, count, tables):
+                done = max(done, i + 1)
+            else:
+                _mark(begin, i, code, first, last, assertion, cue_first, cue_last)
+                forward = False
+        if cue[i] == tables.signs[5]:
+            bracket, outer, outer_clause = i, forward and not near and not tentative, clause
+            outer_first, outer_last = first, last
         if i < done or not uses & starts:
             continue
         does = 0
@@ -220,16 +246,27 @@ def _scopes(  # type: ignore[no-untyped-def]
             if does:
                 done = path[p, 0]
                 break
+        if known[i] & IN_TERM or known[done - 1] & IN_TERM:
+            does &= STOP | CONFIRM
+        if does & TURN and does & NEAR and known[i] & AT_COMPLAINT:  # "s/p wrist fracture" is why the patient came
+            does = 0
+        closes = does & CLOSE != 0 and begin > bracket >= 0
+        if closes or (does & TURN and known[i] & AT_TURN):
+            does |= STOP
         long = forward and not near and not tentative
-        if forward and does & (STOP | BEFORE | AFTER | NEAR | BEFORE_IF | CONFIRM):
+        if forward and does & (STOP | BEFORE | CLAUSE | AFTER | NEAR | BEFORE_IF | CONFIRM):
             if not tentative or does & CONFIRM:
                 _mark(begin, i, code, first, last, assertion, cue_first, cue_last)
             forward = near = tentative = False
         if does & (STOP | CONFIRM):
             back = done
+        if closes and outer:  # "no bleeding (occult nor overt), weight loss": what the bracket interrupted goes on
+            forward, clause, begin, first, last = True, outer_clause, done, outer_first, outer_last
+        if does & CLOSE:
+            bracket = -1
         if does & ALONE:
             _mark(i, done, code, -1, -1, assertion, cue_first, cue_last)
-        if does & AFTER and not does & BEFORE:
+        if does & AFTER and not does & (BEFORE | CLAUSE):
             k = max(back, word_at[rank[i] - reach - 1] + 1) if rank[i] > reach else back
             for j in range(i - 1, k - 1, -1):
                 if cue[j] >= 0 and tables.uses[cue[j]] & opens:
@@ -237,10 +274,11 @@ def _scopes(  # type: ignore[no-untyped-def]
                     break
             _mark(k, i, code, i, done - 1, assertion, cue_first, cue_last)
             back = done
-        if does & (BEFORE | NEAR | BEFORE_IF):
+        if does & (BEFORE | CLAUSE | NEAR | BEFORE_IF):
             forward = True
-            near = not does & BEFORE and does & NEAR != 0 and (not long or does & (STOP | AFTER) != 0)
-            tentative = not does & (BEFORE | NEAR)
+            clause = does & CLAUSE != 0
+            near = not does & (BEFORE | CLAUSE) and does & NEAR != 0 and (not long or does & (STOP | AFTER) != 0)
+            tentative = not does & (BEFORE | CLAUSE | NEAR)
             begin = back = done
             first, last = i, done - 1
             limit = word_at[rank[done] + reach] if near and rank[done] + reach < word_at.size else count

@@ -1,7 +1,8 @@
 """Composition, compiled: which body sites belong to which heads ("fx of the distal radius", "ankle pain and swelling").
 
 Between a head and its site stand only sides, degrees and articles, with a linking word ("laceration to") or, after
-the site, a verb ("arm is swollen"). Both may be joined ("wrist and hand pain", "pain and swelling to ankle").
+the site, a verb ("arm is swollen"). Both may be joined ("wrist and hand pain", "pain and swelling to ankle"), also
+where the last of them is a term of its own ("wrist and knee pain", where the lexicon has "knee pain").
 """
 
 from __future__ import annotations
@@ -98,3 +99,40 @@ def attach_sites(many, order, first_of, last_of, what, term, soft, tables, from_
         alone = tables.unit[unit] == IS_HEAD and from_site[k] < 0
         if alone and tables.inherit[tables.head[unit]] and gap[k] == AND and back[k - 1]:
             from_site[k], to_site[k], back[k] = from_site[k - 1], to_site[k - 1], True
+    for k in range(many):  # "hip and knee pain", "pain in knee and hip", where "knee pain" and "pain in knee" are terms
+        unit = what[order[k]]
+        if tables.unit[unit] == IS_HEAD or tables.unit[unit] == IS_SITE or tables.head_in[unit] < 0:
+            continue
+        first = k
+        while first > 0 and k - first < MOST_SITES and _joined(first, gap):
+            if tables.unit[what[order[first - 1]]] != IS_SITE:
+                break
+            first -= 1
+        while first < k and (_owned(first, many, from_site, to_site) or gap[first] & (LINK | BREAK) == LINK):
+            first += 1  # "sciatica of leg & knee pain": the leg belongs to what stands before it
+        if first < k:
+            from_site[k], to_site[k] = first, k - 1
+            continue
+        last = k
+        while last + 1 < many and last - k < MOST_SITES and _joined(last + 1, gap):
+            site = tables.unit[what[order[last + 1]]] == IS_SITE
+            if not site or _owned(last + 1, many, from_site, to_site):
+                break
+            last += 1
+        if last > k:
+            from_site[k], to_site[k] = k + 1, last
+
+
+@njit(cache=True, nogil=True)
+def _joined(k, gap):  # type: ignore[no-untyped-def]
+    """Whether only "and", a slash or a comma stands before a unit."""
+    return gap[k] & (AND | COMMA) != 0 and not gap[k] & (BREAK | VERB | LINK)
+
+
+@njit(cache=True, nogil=True)
+def _owned(site, many, from_site, to_site):  # type: ignore[no-untyped-def]
+    """Whether a site belongs to a head or a term near it already."""
+    for k in range(max(0, site - MOST_SITES - 1), min(many, site + MOST_SITES + 2)):
+        if from_site[k] >= 0 and from_site[k] <= site <= to_site[k]:
+            return True
+    return False

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from whatelse.text.tables import CompiledLexicon
 
 Words = tuple[str, ...]
-HEAD, SITE, DRUG, DRUG_CLASS, QUALITY = "head", "site", "drug", "drug class", "quality"
-ROLES = ("articles", "links", "verbs", "modifiers", "conjunctions", "commas", "given", "allergy")
+HEAD, SITE, DRUG, DRUG_CLASS, QUALITY, IDIOM = "head", "site", "drug", "drug class", "quality", "idiom"
+ROLES = ("articles", "links", "verbs", "modifiers", "conjunctions", "commas", "given", "allergy", "with_site")
 GRAMMAR = (*ROLES, "inherit")
 
 
@@ -215,10 +215,11 @@ class Lexicon:
         return None
 
     def composed_parents(self, site: Entry, head: Entry) -> tuple[str, ...]:
-        """Direct parents of a site with a head: the same head at the wider sites, and the head."""
-        wider = (self.by_name[name] for name in site.is_a)
+        """Direct parents of a site with a head: the head at the wider sites, the wider heads at the site, the head."""
         own = compose(site, head)
-        return (*dict.fromkeys(name for w in wider if (name := compose(w, head)) != own), head.name)
+        names = [compose(self.by_name[wider], head) for wider in site.is_a]
+        names += [compose(site, w) for w in map(self.by_name.__getitem__, head.is_a) if w.kind == HEAD]
+        return (*dict.fromkeys(name for name in names if name != own), head.name)
 
     @cached_property
     def _by_prefix(self) -> dict[str, Entry]:

@@ -2,7 +2,8 @@
 
 1. The longest phrase of the lexicon at each piece; of two that overlap the longer one stays. Articles inside a phrase
    are passed over. Shorthand with several meanings is told by its neighbours.
-2. Assertion of every piece (`assertion.py`). A cue inside a phrase of the lexicon is no cue ("unable to walk").
+2. Assertion of every piece (`assertion.py`). A cue inside a phrase of the lexicon is no cue ("unable to walk"), but a
+   stop at its beginning is a stop. Kinds of concepts tell where a history ends ("hx lung ca, facial swelling").
 3. Composition: a head ("fracture") and a body site ("radius") with only sides, degrees, articles and linking words
    between them are one mention; "pain and swelling to ankle" is two.
 4. Anchors: where the concept they name or a kind of it is mentioned; an anchor that names no concept, where its words
@@ -15,12 +16,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from whatelse.text.assertion import HISTORICAL, PRESENT, assert_pieces
+from whatelse.text.assertion import AT_COMPLAINT, AT_TURN, HISTORICAL, IN_TERM, NEGATED, PRESENT, assert_pieces
 from whatelse.text.composition import MOST_SITES, attach_sites
 from whatelse.text.phrases import find_units, step
 from whatelse.text.pieces import SIGN, WORD
-from whatelse.text.tables import IS_DRUG, IS_HEAD, IS_QUALITY, IS_SITE
-from whatelse.text.terms import ALLERGY, AND, COMMA, GIVEN, VERB
+from whatelse.text.tables import COMPLAINT, DISEASE, IS_DRUG, IS_HEAD, IS_IDIOM, IS_QUALITY, IS_SITE
+from whatelse.text.terms import ALLERGY, AND, COMMA, GIVEN, VERB, WITH_SITE
 
 # Kinds of items
 MENTION, WORD_ITEM, ANCHOR, DROPPED = range(4)
@@ -59,6 +60,20 @@ def _drug_from(first, last, count, term, kind, role, drug):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
+def _mark_turns(many, order, first_of, last_of, what, tables, known):  # type: ignore[no-untyped-def]
+    """Mark the pieces before a complaint, and those where a disease, procedure or device stands before them."""
+    before = -1
+    for k in range(many):
+        u = order[k]
+        if tables.unit[what[u]] == IS_SITE:
+            continue
+        if tables.topic[what[u]] == COMPLAINT:
+            turns = before >= 0 and tables.topic[what[before]] == DISEASE
+            known[last_of[before] + 1 if before >= 0 else 0 : first_of[u]] |= AT_COMPLAINT | (AT_TURN if turns else 0)
+        before = u
+
+
+@njit(cache=True, nogil=True)
 def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # type: ignore[no-untyped-def]
     """Into `items` (K, 9): mentions, words and anchors of each note. Returns how many; -1 if there is no room.
 
@@ -76,6 +91,7 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
     first_of, last_of, what = np.empty(widest, np.int32), np.empty(widest, np.int32), np.empty(widest, np.int32)
     order, from_site, to_site = np.empty(widest, np.int32), np.empty(widest, np.int32), np.empty(widest, np.int32)
     gap, back, soft = np.empty(widest, np.int32), np.empty(widest, np.bool_), np.empty(widest, np.bool_)
+    known, denies = np.empty(widest, np.int8), np.empty(widest, np.bool_)
     drug, taken, unit_at = np.empty(widest, np.bool_), np.empty(widest, np.bool_), np.empty(widest, np.int32)
     room, found = len(items), 0
     for v in range(ends.size - 1):
@@ -91,15 +107,16 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
                 count += 1
             at += row[4]
         covered[:count], taken[:count], soft[:count], drug[:count] = False, False, False, False
-        unit_at[:count] = -1
+        unit_at[:count], known[:count] = -1, 0
         units = many = 0
         if tables.unit.size:
-            units = find_units(count, words, term, kind, tables, longest, value, first_of, last_of, what)
+            units = find_units(count, words, term, kind, tables, longest, value, first_of, last_of, what, denies)
         for u in range(units):
             unit = tables.unit[what[u]]
             unit_at[first_of[u] : last_of[u] + 1] = u
             if last_of[u] > first_of[u]:
-                cue[first_of[u] : last_of[u] + 1] = -1
+                known[first_of[u]] = IN_TERM
+                cue[first_of[u] + 1 : last_of[u] + 1] = -1
             if unit == IS_QUALITY:
                 soft[first_of[u] : last_of[u] + 1] = True
             else:
@@ -107,8 +124,12 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
                 many += 1
                 if unit == IS_DRUG:
                     drug[first_of[u] : last_of[u] + 1] = True
-        assert_pieces(cue, kind, glued, count, cues, assertion, cue_first, cue_last)
-        if found + 2 * count + MOST_SITES * many + 8 > room:
+        _mark_turns(many, order, first_of, last_of, what, tables, known)
+        assert_pieces(cue, kind, glued, known, count, cues, assertion, cue_first, cue_last)
+        for u in range(units):
+            if denies[u] and assertion[first_of[u]] in (PRESENT, NEGATED):
+                assertion[first_of[u]] = NEGATED if assertion[first_of[u]] == PRESENT else PRESENT
+        if found + 2 * count + (MOST_SITES + 1) * many + 8 > room:
             return -1
         if many > 1:
             attach_sites(many, order, first_of, last_of, what, term, soft, tables, from_site, to_site, gap, back)
@@ -119,18 +140,24 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
         for u in range(units):
             unit = tables.unit[what[u]]
             first, last, concept = first_of[u], last_of[u], what[u]
+            extra = 0  # 1: the unit has a site of its own and takes further ones ("wrist and" before "knee pain")
             sites = 1
             if unit != IS_QUALITY:
-                if unit == IS_SITE:  # alone it is no mention, and its words say no more
+                if unit in (IS_SITE, IS_IDIOM):  # alone it is no mention, and its words say no more
                     covered[first : last + 1] = True
                     k += 1
                     continue
-                if unit == IS_HEAD and from_site[k] >= 0:
-                    sites = to_site[k] - from_site[k] + 1
+                if unit == IS_HEAD and from_site[k] < 0 and first == last and tables.role[term[first]] & WITH_SITE:
+                    k += 1
+                    continue
+                if from_site[k] >= 0:
+                    extra = unit != IS_HEAD
+                    sites = to_site[k] - from_site[k] + 1 + extra
             for j in range(sites):
-                if unit == IS_HEAD and from_site[k] >= 0:
-                    site = order[from_site[k] + j]
-                    concept = tables.composed[tables.site[what[site]], tables.head[what[u]]]
+                if unit != IS_QUALITY and from_site[k] >= 0 and j >= extra:
+                    site = order[from_site[k] + j - extra]
+                    head = tables.head_in[what[u]] if extra else tables.head[what[u]]
+                    concept = tables.composed[tables.site[what[site]], head]
                     first, last = min(first_of[u], first_of[site]), max(last_of[u], last_of[site])
                 a = first_of[u]
                 items[found, NOTE], items[found, TYPE], items[found, ID] = v, MENTION, concept
@@ -148,7 +175,7 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
                     anchor = anchors.concept[p]
                     fires = assertion[a] == PRESENT or (assertion[a] == HISTORICAL and anchors.historical[anchor])
                     if fires and anchors.fields[anchor] & fields[v]:
-                        if found + 2 * count + MOST_SITES * many + 8 > room:
+                        if found + 2 * count + (MOST_SITES + 1) * many + 8 > room:
                             return -1
                         items[found] = items[mention]
                         items[found, TYPE], items[found, ID], items[found, FLAGS] = ANCHOR, anchor, 0

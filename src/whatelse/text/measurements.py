@@ -71,7 +71,7 @@ range ranged ranging running oral po rectal axillary ax tympanic on arrival toda
 high low increased decreased down dropped peaked spiked spike a as found measured noted home from into per ems
 field recorded max maximum est estimated inc incr dec decr rose rising raised went hit peak registered varied
 varying late early mid upper over under above below which that than greater less still then only just cont
-continued counted upt between
+continued counted upt between elevation elevations came count usually
 """
 _LINK = rf"(?:\s*(?:[:=~()<>@°-]|at\s+\d{{1,2}}(?::?\d\d)?\s?[ap]m|(?:{'|'.join(_LINKS.split())})(?![a-z]))){{0,6}}+\s*"
 _UNITS = (

@@ -69,28 +69,28 @@ def _within(term, begin, end, neighbours):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _sense(i, count, words, term, tables):  # type: ignore[no-untyped-def]
-    """The concept that a shorthand means at piece i; -1 if no neighbour tells."""
+    """The row of `tables.sense` that a shorthand means at piece i; -1 if no neighbour tells."""
     for s in range(tables.senses[term[i]], tables.senses[term[i] + 1]):
         row = tables.sense[s]
         if row[1] == 2 or (row[1] == 1 and words <= ALONE):
-            return row[0]
+            return s
         if i + 1 < count and term[i + 1] >= 0 and _within(term[i + 1], row[2], row[3], tables.neighbours):
-            return row[0]
+            return s
         if i > 0 and term[i - 1] >= 0 and _within(term[i - 1], row[4], row[5], tables.neighbours):
-            return row[0]
+            return s
         if row[6] < row[7]:
             for k in range(max(0, i - NEIGHBOURS), min(count, i + NEIGHBOURS + 1)):
                 if k != i and term[k] >= 0 and _within(term[k], row[6], row[7], tables.neighbours):
-                    return row[0]
+                    return s
     return -1
 
 
 @njit(cache=True, nogil=True)
-def find_units(count, words, term, kind, tables, last, value, first_of, last_of, what):  # type: ignore[no-untyped-def]
+def find_units(count, words, term, kind, tables, last, value, first_of, last_of, what, denies):  # type: ignore[no-untyped-def]
     """Phrases of the lexicon in a note, from left to right without overlap; returns how many.
 
     last, value               (P,) room for the longest phrase at each piece
-    first_of, last_of, what   (U,) pieces and concept of each unit
+    first_of, last_of, what   (U,) pieces and concept of each unit; denies: whether the word itself denies the concept
     """
     for i in range(count):
         last[i], value[i] = _longest(i, count, term, tables.role, tables.trie)
@@ -100,9 +100,10 @@ def find_units(count, words, term, kind, tables, last, value, first_of, last_of,
         if end < 0:
             known = term[i] >= 0 and term[i] + 1 < tables.senses.size and kind[i] == WORD
             if known and tables.senses[term[i]] < tables.senses[term[i] + 1]:
-                concept = _sense(i, count, words, term, tables)
-                if concept >= 0:
-                    first_of[units], last_of[units], what[units] = i, i, concept
+                sense = _sense(i, count, words, term, tables)
+                if sense >= 0:
+                    first_of[units], last_of[units], what[units] = i, i, tables.sense[sense, 0]
+                    denies[units] = tables.sense[sense, 8] > 0
                     units += 1
             i += 1
             continue
@@ -113,7 +114,7 @@ def find_units(count, words, term, kind, tables, last, value, first_of, last_of,
         if end < 0:
             i += 1
             continue
-        first_of[units], last_of[units], what[units] = i, end, concept
+        first_of[units], last_of[units], what[units], denies[units] = i, end, concept, False
         units += 1
         i = end + 1
     return units

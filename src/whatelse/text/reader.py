@@ -122,7 +122,7 @@ class NoteReader:
             room *= 2
         if self._values is None:
             return NoteValues(items[:count], {})
-        return self._values.add(items[:count], notes, ages, self._anchor_concepts)
+        return self._values.add(items[:count], notes, ages, self._anchor_concepts, self.anchors, bits)
 
     def mentions(self, text: str, field: str = "", age: float | None = None) -> list[Mention]:
         """The mentions of one note in reading order. O(characters)."""

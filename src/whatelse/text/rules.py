@@ -3,6 +3,7 @@
 A rules file has these lists of phrases for negation (any may be left out):
 
     before      negates the words that follow, up to a stop            no, denies, without, no evidence of
+    clause      as `before`, up to a comma, unless an "or" follows     not   ("not measured, cough"; "not red or sore")
     near        as `before`, up to an open word or `reach` words       possible
     before_if   as `before`, where a phrase of `confirm` ends it        "male with" ... "who presents with"
     confirm     a stop; see `before_if`
@@ -17,6 +18,10 @@ A rules file has these lists of phrases for negation (any may be left out):
                 has the assertion                                       used by `historical`)
     pseudo      looks like one of the above and does nothing           no change, gram negative
     stop        ends a scope, in both directions                       but, ".", "newline"
+    close       a stop for a scope that began in the same brackets     ")"   ("fever (not measured), cough")
+    turn        a stop between a disease or procedure and a complaint, "," with   ("hx lung ca, facial swelling";
+                where a lexicon tells which is which; a `near` phrase   used by `historical`)
+                of it does nothing before a complaint ("s/p wrist fx")
     open        words and signs that end the reach of `after`, `near`  ",", with
     reach       how many words `after` and `near` reach; a number      8
 
@@ -57,6 +62,8 @@ from whatelse.text.assertion import (
     ASSERTIONS,
     BEFORE,
     BEFORE_IF,
+    CLAUSE,
+    CLOSE,
     CONFIRM,
     END_SECTION,
     JOINS,
@@ -70,6 +77,7 @@ from whatelse.text.assertion import (
     SECTIONS,
     STOP,
     SUFFIX,
+    TURN,
     CueTables,
 )
 from whatelse.text.pieces import lower, pieces, read
@@ -87,7 +95,11 @@ KINDS = {
     "before_if": BEFORE_IF,
     "confirm": CONFIRM,
     "alone": ALONE,
+    "clause": CLAUSE,
+    "close": CLOSE,
+    "turn": TURN,
 }
+SIGNS = (":", "\n", "-", ",", "or", "(")  # that the compiled pass knows by name
 CLASSES = {name: code for code, name in enumerate(ASSERTIONS) if code != NEGATED}
 SHIPPED = ("default", "paper")
 MOST_PHRASES = 200_000  # after `words` are put in
@@ -241,7 +253,7 @@ def _compile(
     phrases: Mapping[int, Phrases], opens: Mapping[int, list[str]], reach: Mapping[int, int], joins: list[str]
 ) -> tuple[dict[str, int], CueTables]:
     """Number the cue words; phrases as tries."""
-    every = chain(*(chain.from_iterable(found) for found in phrases.values()), *opens.values(), joins, (":", "\n", "-"))
+    every = chain(*(chain.from_iterable(found) for found in phrases.values()), *opens.values(), joins, SIGNS)
     cue_words = {word: k for k, word in enumerate(dict.fromkeys(every))}
     count = len(ASSERTIONS) + 1
     root = np.full((count, len(cue_words)), -1, np.int32)
@@ -277,7 +289,7 @@ def _compile(
         np.cumsum([0, *map(len, steps)], dtype=np.int32),
         np.array([pair for some in steps for pair in sorted(some.items())], np.int32).reshape(-1, 2),
         np.array([reach.get(code, NO_LIMIT) for code in range(count)], np.int32),
-        np.array([cue_words[sign] for sign in (":", "\n", "-")], np.int32),
+        np.array([cue_words[sign] for sign in SIGNS], np.int32),
     )
 
 

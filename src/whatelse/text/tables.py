@@ -7,13 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whatelse.text.lexicon import DRUG, DRUG_CLASS, HEAD, QUALITY, SITE, Lexicon, Words, compose
+from whatelse.text.lexicon import DRUG, DRUG_CLASS, HEAD, IDIOM, QUALITY, SITE, Lexicon, Words, compose
 from whatelse.text.terms import TermTable, Trie
 from whatelse.types import Bools, Int32s
 
 # Kinds of units, as the pass tells them apart.
-PLAIN, IS_HEAD, IS_SITE, IS_DRUG, IS_QUALITY = range(5)
-_UNIT = {HEAD: IS_HEAD, SITE: IS_SITE, DRUG: IS_DRUG, DRUG_CLASS: IS_DRUG, QUALITY: IS_QUALITY}
+PLAIN, IS_HEAD, IS_SITE, IS_DRUG, IS_QUALITY, IS_IDIOM = range(6)
+_UNIT = {HEAD: IS_HEAD, SITE: IS_SITE, DRUG: IS_DRUG, DRUG_CLASS: IS_DRUG, QUALITY: IS_QUALITY, IDIOM: IS_IDIOM}
+# What a unit is about, for where a history ends: a complaint of today, or a disease, procedure or device.
+NO_TOPIC, COMPLAINT, DISEASE = range(3)
+_TOPIC = dict.fromkeys((HEAD, "symptom", "sign", "mechanism", "result"), COMPLAINT)
+_TOPIC |= dict.fromkeys(("disease", "procedure", "device", "history", "social"), DISEASE)
 
 
 class LexiconTables(NamedTuple):
@@ -22,11 +26,13 @@ class LexiconTables(NamedTuple):
     trie                phrase -> entry
     role                (T,) bits of what grammar words do
     unit                (C,) kind of unit
+    topic               (C,) NO_TOPIC, COMPLAINT or DISEASE; lasting signs and symptoms count as diseases
     head, site          (C,) number of a head and of a site; -1 of all others
     composed            (S, H) concept
+    head_in             (C,) head of a concept that is a head at a site and has terms of its own ("knee pain"); -1
     inherit             (H,) whether a head takes the site of the head before it
     senses              (T + 1,) first sense of each shorthand: senses[t] to senses[t + 1]
-    sense               (N, 8) concept, alone, and begin and end in `neighbours` of next, previous, near
+    sense               (N, 9) concept, alone, begin and end in `neighbours` of next, previous, near; whether denied
     neighbours          terms, sorted within each list
     up_start, up        wider concepts of each concept
     lasting             (C,) whether a historical mention counts as present
@@ -35,9 +41,11 @@ class LexiconTables(NamedTuple):
     trie: Trie
     role: Int32s
     unit: Int32s
+    topic: Int32s
     head: Int32s
     site: Int32s
     composed: Int32s
+    head_in: Int32s
     inherit: Bools
     senses: Int32s
     sense: Int32s
@@ -91,23 +99,31 @@ def compile_lexicon(lexicon: Lexicon) -> CompiledLexicon:
                 number[name] = len(names)
                 names.append(name)
             composed[s, h] = number[name]
+    head_in = np.full(len(names), -1, np.int32)
+    for h in range(len(heads)):
+        head_in[composed[: len(sites), h]] = h
     unit = np.full(len(names), PLAIN, np.int32)
     unit[: len(entries)] = [_UNIT.get(entry.kind, PLAIN) for entry in entries]
+    lasting = np.zeros(len(names), np.bool_)
+    lasting[: len(entries)] = [entry.lasting for entry in entries]
+    topic = np.full(len(names), NO_TOPIC, np.int32)
+    topic[: len(entries)] = [DISEASE if entry.lasting else _TOPIC.get(entry.kind, NO_TOPIC) for entry in entries]
+    topic[: len(entries)][(head_in[: len(entries)] >= 0) & ~lasting[: len(entries)]] = COMPLAINT  # a wrist fracture
     head_of, site_of = np.full(len(names), -1, np.int32), np.full(len(names), -1, np.int32)
     head_of[[number[name] for name in heads]] = list(heads.values())
     site_of[[number[name] for name in sites]] = list(sites.values())
     up = [[number[parent] for parent in lexicon.ancestors(name) if parent in number] for name in names]
     senses, sense, neighbours = _senses(lexicon, terms, number)
     inherit = set(lexicon.grammar.get("inherit", ()))
-    lasting = np.zeros(len(names), np.bool_)
-    lasting[: len(entries)] = [entry.lasting for entry in entries]
     tables = LexiconTables(
         terms.trie(lexicon.phrases),
         np.append(terms.role, np.int32(0)).astype(np.int32),
         unit,
+        topic,
         head_of,
         site_of,
         composed,
+        head_in,
         np.array([entry.name in inherit for entry in lexicon.heads] or [False], np.bool_),
         senses,
         sense,
@@ -126,17 +142,18 @@ def _senses(lexicon: Lexicon, terms: TermTable, number: dict[str, int]) -> tuple
     by_term = sorted((terms.numbers[word], word) for word in lexicon.shorthand)
     for term, word in by_term:
         for sense in lexicon.shorthand[word]:
-            if sense.means not in number or (word,) in lexicon.phrases:
+            means = sense.means.removeprefix("neg:")
+            if means not in number or (word,) in lexicon.phrases:
                 continue
-            row = [number[sense.means], int(sense.alone or not (sense.next or sense.previous or sense.near))]
+            row = [number[means], int(sense.alone or not (sense.next or sense.previous or sense.near))]
             row[1] += int(not (sense.next or sense.previous or sense.near or sense.alone))  # 2: whatever stands around
             for some in (sense.next, sense.previous, sense.near):
                 row.append(len(flat))
                 flat.extend(sorted(terms.numbers[w] for w in set(some)))
                 row.append(len(flat))
-            rows.append(row)
+            rows.append([*row, int(means != sense.means)])
             start[term + 1 :] += 1
-    return start, np.array(rows, np.int32).reshape(-1, 8), np.array(flat, np.int32)
+    return start, np.array(rows, np.int32).reshape(-1, 9), np.array(flat, np.int32)
 
 
 def anchor_tables(

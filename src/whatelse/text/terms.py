@@ -17,8 +17,8 @@ from whatelse.text.lexicon import ROLES, Lexicon, Words
 from whatelse.text.spelling import Corrector, american, base_form
 from whatelse.types import Int32s
 
-ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY = (1 << i for i in range(len(ROLES)))
-ROLE_BITS = dict(zip(ROLES, (ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY), strict=True))
+ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY, WITH_SITE = (1 << i for i in range(len(ROLES)))
+ROLE_BITS = dict(zip(ROLES, (ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY, WITH_SITE), strict=True))
 LONGEST = 40  # letters of a word that other spellings are looked for
 VARIANTS = 32  # of one phrase, at most
 # Left out of phrases at compile time. "a" is not: "vitamin a deficiency".

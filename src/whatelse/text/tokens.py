@@ -96,7 +96,7 @@ def _assert(
     glued = np.zeros(count, np.bool_)
     glued[1:] = np.array(starts[1:], np.int64) == np.array(ends[:-1], np.int64)
     assertion, first, last = np.empty(count, np.int8), np.empty(count, np.int32), np.empty(count, np.int32)
-    pieces = np.array(cue_words, np.int64), np.array(kinds, np.int64), glued
+    pieces = np.array(cue_words, np.int64), np.array(kinds, np.int64), glued, np.zeros(count, np.int8)
     assert_pieces(*pieces, count, rules.tables, assertion, first, last)
     marked = np.flatnonzero(assertion)
     known: dict[tuple[int, int], Token | None] = {(-1, -1): None}

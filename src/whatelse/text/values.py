@@ -1,9 +1,11 @@
 """Values in notes: what `measurements.py` reads joins what the compiled pass found.
 
 A value that is asserted as present is a mention of the concepts that it means ("temp 39.5": fever) or denies ("temp
-36.8": no fever). A list of denials does not reach a value ("no LOC, BP 85/50"), a direct denial does ("denies temp >
-101"). Words of values, ages and durations are covered: they are no findings. A mention that ends inside a value that
-denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and fires no anchor.
+36.8": no fever). The anchors of a concept that it means fire. A list of denials reaches neither a value ("no LOC, BP
+85/50") nor the word that the value belongs to ("no rash, fever 104"); a direct denial does ("denies temp > 101"). The
+name of a value is no drug ("bicarb 8"). Words of values, ages and durations are covered: they are no findings. A
+mention that ends inside a value that denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and
+fires no anchor.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from whatelse.text.matcher import (
 )
 from whatelse.text.measure import Measurement
 from whatelse.text.measurements import Measures, Numbers
+from whatelse.text.tables import IS_DRUG, AnchorTables
 from whatelse.types import Int32s, Ints
 
 PAIN = "pain"  # denied by a pain score of 0
@@ -58,20 +61,29 @@ class ValueReader:
         self.concepts = {name: k for k, name in enumerate(lexicon.compiled.concepts)}
 
     def add(
-        self, items: Ints, notes: Sequence[str], ages: Sequence[float | None] | None, anchor_concepts: Int32s
-    ) -> NoteValues:
-        """`items` of notes, changed in place and with the mentions that values are; ages: of the patients, in years."""
+        self, items: Ints, notes: Sequence[str], ages: Sequence[float | None] | None, anchor_concepts: Int32s,
+        anchors: AnchorTables, fields: Ints,
+    ) -> NoteValues:  # fmt: skip
+        """`items` of notes, changed in place and with the mentions that values are.
+
+        ages: of the patients, in years; anchor_concepts: the concept of each anchor; fields (N,): bits of each note
+        """
         found = [(n, numbers) for n, text in enumerate(notes) if (numbers := self.measures.read(text)).spans]
         if not found:
             return NoteValues(items, {})
         spans = np.array([(n, *span) for n, numbers in found for span in numbers.spans], np.int64)
         denied = self._denied(found, ages)
         assertion, cue_end = np.full(len(spans), PRESENT, np.int64), np.zeros(len(spans), np.int64)
-        _cover(items, spans, assertion, cue_end, *denied, anchor_concepts, self.tables.up_start, self.tables.up)
-        said = {}
+        _cover(items, spans, assertion, cue_end, *denied, anchor_concepts, self.tables)
+        said: dict[tuple[int, int, int], int] = {}
+        reached: list[tuple[int, int, int]] = []  # places that a list of denials runs over
         for (n, a, b), code, cue in zip(spans.tolist(), assertion.tolist(), cue_end.tolist(), strict=True):
             direct = all(map(says_nothing, DIRECT.findall(notes[n][cue:a].lower())))
             said[n, a, b] = code if direct or code not in (NEGATED, POSSIBLE) else PRESENT
+            if code == NEGATED and not direct:
+                reached.append((n, a, b))
+        if reached:
+            _affirm(items, np.array(reached, np.int64))
         rows: list[tuple[int, ...]] = []
         places: dict[tuple[int, int, int], Measurement] = {}
         for n, numbers in found:
@@ -82,6 +94,13 @@ class ValueReader:
                 if concept is not None:
                     code = NEGATED if name.startswith("neg:") else PRESENT
                     rows.append((n, MENTION, concept, m.start, m.end, code, -1, -1, 0))
+                    if code == PRESENT:
+                        fire = anchors.concept[anchors.of[concept] : anchors.of[concept + 1]].tolist()
+                        rows += [
+                            (n, ANCHOR, anchor, m.start, m.end, PRESENT, -1, -1, 0)
+                            for anchor in fire
+                            if anchors.fields[anchor] & fields[n]
+                        ]
             places.update(((n, m.start, m.end), m) for m in numbers.measurements)
             for duration in numbers.durations:
                 concept = self.concepts.get(duration.concept)
@@ -113,8 +132,20 @@ def _age(note: int, numbers: Numbers, ages: Sequence[float | None] | None) -> fl
     return given if given is not None or not numbers.ages else numbers.ages[0].years
 
 
+def _affirm(items: Ints, places: Ints) -> None:
+    """Take the mentions inside places (P, 3), sorted, out of the lists of denials that run over them. O(K log P)."""
+    denied = (items[:, TYPE] == MENTION) & (items[:, ASSERTION] == NEGATED) & (items[:, CUE_END] >= 0)
+    rows = np.flatnonzero(denied)
+    begins = (places[:, 0] << 32) + places[:, 1]
+    at = np.searchsorted(begins, (items[rows, NOTE] << 32) + items[rows, START], "right") - 1
+    rows, place = rows[at >= 0], places[at[at >= 0]]
+    inside = rows[(items[rows, NOTE] == place[:, 0]) & (items[rows, END] <= place[:, 2])]
+    items[inside, ASSERTION] = PRESENT
+    items[inside, CUE_START] = items[inside, CUE_END] = -1
+
+
 @njit(cache=True, nogil=True)
-def _cover(items, spans, assertion, cue_end, denied_start, denied, anchor_concepts, up_start, up):  # type: ignore[no-untyped-def]
+def _cover(items, spans, assertion, cue_end, denied_start, denied, anchor_concepts, tables):  # type: ignore[no-untyped-def]
     """Mark the words of spans as covered, give each span the assertion of its last word, deny mentions inside.
 
     items   sorted by note; within a note its words come last, in reading order. spans (S, 3): note, start, end, sorted
@@ -146,10 +177,13 @@ def _cover(items, spans, assertion, cue_end, denied_start, denied, anchor_concep
             if p < s or items[k, END] > spans[p, 2]:
                 continue
             concept = items[k, ID] if items[k, TYPE] == MENTION else anchor_concepts[items[k, ID]]
+            if items[k, TYPE] == MENTION and tables.unit[concept] == IS_DRUG:
+                items[k, TYPE] = DROPPED
+                continue
             for d in range(denied_start[p], denied_start[p + 1]):
                 same = denied[d] == concept
-                for u in range(up_start[concept], up_start[concept + 1] if concept >= 0 else 0):
-                    same = same or up[u] == denied[d]
+                for u in range(tables.up_start[concept], tables.up_start[concept + 1] if concept >= 0 else 0):
+                    same = same or tables.up[u] == denied[d]
                 if same:
                     items[k, ASSERTION] = NEGATED
                     items[k, CUE_START] = items[k, CUE_END] = -1

@@ -43,6 +43,7 @@ from whatelse.workbench.folder import BenchFolder
 from whatelse.workbench.overview import lesson_of
 
 JUDGED_ON = 5_000  # labelled visits, at most
+STEPS, LEARNING = 8, 3  # of progress: learning takes most of the time, so it is most of the steps
 Lesson = Callable[[Cohort], tuple[LabelSet, str]]
 
 
@@ -107,19 +108,18 @@ def learn(
     Cost: building a cohort and learning from three quarters of it, once or (for the old one) twice.
     """
     told = progress or (lambda what, done, total: None)
-    told("building the cohort", 0, 4)
+    told("building the cohort", 0, STEPS)
     new = rebuild(old, visits, anchors)
     out = held_out(new, share)
     said, source = lesson(new)
     template = serving or Tagger()
-    told("learning the new model", 1, 4)
-    new_model = fit_without(template, new, said, out, share)
+    new_model = fit_without(template, new, said, out, share, _part(told, "learning the new model", 1))
     relearned = serving is None or serving.notes_.get(KEPT_OUT, 0.0) < share
     old_model = serving
     if old_model is None or relearned:
-        told("learning the old model again", 2, 4)
-        old_model = fit_without(template, old, lesson(old)[0], held_out(old, share), share)
-    told("comparing", 3, 4)
+        again = _part(told, "learning the old model again", 4)
+        old_model = fit_without(template, old, lesson(old)[0], held_out(old, share), share, again)
+    told("comparing", STEPS - 1, STEPS)
     found = _compare(old_model, new_model, new, said, [visits[k] for k in np.flatnonzero(out).tolist()], out)
     outcome = Outcome(
         visits=len(new),
@@ -132,8 +132,14 @@ def learn(
         learned=(source, said.only(~out).visits),
         relearned=relearned and serving is not None,
     )
-    told("comparing", 4, 4)
+    told("comparing", STEPS, STEPS)
     return outcome, new, new_model
+
+
+def _part(told: Progress, what: str, start: int) -> Progress:
+    """Progress of learning as a part of all steps, from `start` on."""
+    told(what, start, STEPS)
+    return lambda _, done, total: told(what, start * total + LEARNING * min(done, total), STEPS * total)
 
 
 def some_of(cohort: Cohort, visits: Iterable[Visit], most: int) -> tuple[Cohort, list[Visit]]:

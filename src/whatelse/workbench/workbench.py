@@ -26,10 +26,14 @@ from whatelse.annotators.discovery.meanings import plain_words
 from whatelse.annotators.discovery.suggest import Suggestion
 from whatelse.annotators.discovery.trial import Worth, as_anchor, with_judgements
 from whatelse.annotators.overlaps import overlaps
+from whatelse.cohort import Cohort
 from whatelse.errors import ConditionError, WhatelseError
+from whatelse.knowledge import load_knowledge
 from whatelse.learning.learners import Progress
+from whatelse.learning.prior import Prior, prior_of
 from whatelse.lifecycle.rebuild import records_of
 from whatelse.lifecycle.refit import beside, roll_back
+from whatelse.workbench.beside_knowledge import BesideKnowledge, beside_knowledge
 from whatelse.workbench.candidate_search import CandidateSearch, search_candidates
 from whatelse.workbench.folder import BenchFolder
 from whatelse.workbench.jobs import Apart, Job, Status
@@ -78,6 +82,7 @@ class Workbench:
         self.job: Job | None = None
         self._apart: Apart | None = None
         self._overview: tuple[Any, tuple[list[ConditionRow], str]] | None = None
+        self._prior: tuple[Cohort, Prior] | None = None
         self._again = False  # whether to hunt once more: the conditions changed meanwhile
         self._fires: dict[Anchor, int] = {}
 
@@ -162,6 +167,14 @@ class Workbench:
         new = [s for s in found if plain_words(s.phrase) not in no and s.phrase.lower() not in taken]
         return [s for s in new if len(s.phrase.strip()) > 1][:SHOWN]
 
+    def beside_knowledge(self, condition: str) -> BesideKnowledge | None:
+        """What the knowledge base and the records say about a condition; None before the cohort has it."""
+        if condition not in self.cohort.conditions:
+            return None
+        if self._prior is None or self._prior[0] is not self.cohort:
+            self._prior = self.cohort, prior_of(self.cohort.vocabulary, load_knowledge())
+        return beside_knowledge(self.cohort, self._prior[1], condition)
+
     def add_condition(self, name: str, phrase: str, title: str | None = None) -> None:
         """Start a condition; 'whatelse anchors edit --new'."""
         new_condition(self.folder.conditions, name, phrase, title)
@@ -169,7 +182,7 @@ class Workbench:
     # ---- phrases
 
     def look(self, condition: str, phrase: str, key: str = "notes", system: str | None = None) -> Look:
-        """What a phrase would be worth, and ten visits that have it; 'whatelse anchors preview'."""
+        """What a phrase would be worth, and ten visits that have it; 'whatelse anchors suggest'."""
         if condition not in self.folder.anchors().names:
             raise ConditionError(f"there is no condition {condition!r} in {self.folder.conditions}")
         phrase = " ".join(phrase.split())

@@ -223,10 +223,10 @@ def test_the_commands_from_suggestion_to_file(tmp_path: Path, mine: Path) -> Non
     assert "h/a" in shown and "secret severe h/a" in shown and "headache" in shown
     assert "secret severe" not in run("anchors", "suggest", folder)
     worth = json.loads(
-        run("anchors", "preview", folder, "--condition", "headache", "--phrase", "h/a", "--visits", table, "--json")
+        run("anchors", "suggest", folder, "--condition", "headache", "--phrase", "h/a", "--visits", table, "--json")
     )
     assert (worth["fires"], worth["gained"]) == (40, 30)
-    judged = run("anchors", "preview", folder, "--condition", "headache", "--phrase", "h/a", keys="y\n" * 9 + "x\nn\n")
+    judged = run("anchors", "suggest", folder, "--condition", "headache", "--phrase", "h/a", keys="y\n" * 9 + "x\nn\n")
     assert "9 of 10 have it: precision 0.90" in judged and "anchors edit FILE 'headache' --add 'h/a'" in judged
     run("anchors", "edit", refused, "headache", "--refuse", "h/a")
     left = json.loads(run("anchors", "suggest", folder, "--json", "--refused", refused))

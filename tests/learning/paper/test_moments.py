@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
+from whatelse.annotators import NoiseRates
 from whatelse.errors import ModelError
 from whatelse.learning.paper.moments import Counts, denoise, moments_model
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.rates import Rates
 
 M, N_FINDINGS = 4, 12
 COLUMNS = np.array([3, 0, 11, 7])
@@ -73,8 +73,7 @@ def test_denoising_reaches_the_minimum_of_a_slow_optimiser(visits: int) -> None:
     model = truth(np.random.default_rng(2))
     X, _ = draw(model, visits, np.random.default_rng(visits))
     counts = Counts.of(X, COLUMNS)
-    found = denoise(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE))
-    assert found.gap.max() <= 1e-11
+    u1, u0 = denoise(counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE))
     q1, q0 = counts.rates
     r1, r0 = rates_given_anchor(model.prior)
     share = counts.anchors / visits
@@ -84,7 +83,7 @@ def test_denoising_reaches_the_minimum_of_a_slow_optimiser(visits: int) -> None:
             best, *_ = slow_kl(q1[i, j], q0[i, j], r1[i], r0[i], share[i])
             value = 0.0
             for q, r, w in ((q1[i, j], r1[i], share[i]), (q0[i, j], r0[i], 1 - share[i])):
-                p = r * found.u1[i, j] + (1 - r) * found.u0[i, j]
+                p = r * u1[i, j] + (1 - r) * u0[i, j]
                 value += sum(w * a * np.log(a / b) for a, b in ((q, p), (1 - q, 1 - p)) if a > 0)
             assert value == pytest.approx(best, abs=1e-7)
             on_the_edge += best > 1e-6
@@ -98,22 +97,10 @@ def test_denoised_moments_are_those_of_the_true_conditions() -> None:
     counts = Counts.of(X, COLUMNS)
     dense = X.toarray()
     others = np.setdiff1d(np.arange(N_FINDINGS), COLUMNS)
-    for method in ("kl", "inverse"):
-        found = denoise(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE), method=method)
-        for i in range(M):
-            np.testing.assert_allclose(found.u1[i, others], dense[Y[:, i]].mean(0)[others], atol=0.015)
-            np.testing.assert_allclose(found.u0[i, others], dense[~Y[:, i]].mean(0)[others], atol=0.01)
-
-
-def test_inverse_and_kl_agree_where_the_inverse_is_valid() -> None:
-    model = truth(np.random.default_rng(5))
-    counts = Counts.of(draw(model, 2000, np.random.default_rng(6))[0], COLUMNS)
-    kl = denoise(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE))
-    inverse = denoise(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE), method="inverse")
-    valid = (inverse.u1 > 0) & (inverse.u1 < 1) & (inverse.u0 > 0) & (inverse.u0 < 1)
-    assert valid.any() and not valid.all()
-    np.testing.assert_allclose(kl.u1[valid], inverse.u1[valid], atol=1e-6)
-    assert ((kl.u1 >= 0) & (kl.u1 <= 1) & (kl.u0 >= 0) & (kl.u0 <= 1)).all()
+    u1, u0 = denoise(counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE))
+    for i in range(M):
+        np.testing.assert_allclose(u1[i, others], dense[Y[:, i]].mean(0)[others], atol=0.015)
+        np.testing.assert_allclose(u0[i, others], dense[~Y[:, i]].mean(0)[others], atol=0.01)
 
 
 def test_error_falls_like_one_over_root_n() -> None:
@@ -125,7 +112,7 @@ def test_error_falls_like_one_over_root_n() -> None:
         squares = []
         for _ in range(4):
             counts = Counts.of(draw(model, visits, rng)[0], COLUMNS)
-            found = moments_model(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE), COLUMNS)
+            found = moments_model(counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE), COLUMNS)
             squares.append(np.mean((found.fail - model.fail)[:, others] ** 2) + np.mean((found.leak - model.leak) ** 2))
         errors.append(np.sqrt(np.mean(squares)))
     assert 6 < errors[0] / errors[1] < 17  # a hundred times the visits, a tenth of the error
@@ -134,13 +121,13 @@ def test_error_falls_like_one_over_root_n() -> None:
 def test_shrinkage_runs_from_denoised_to_naive_and_helps_small_samples() -> None:
     model = truth(np.random.default_rng(9))
     counts = Counts.of(draw(model, 300, np.random.default_rng(10))[0], COLUMNS)
-    args = (counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE))
-    naive, plain = denoise(*args, method="naive"), denoise(*args)
-    np.testing.assert_allclose(denoise(*args, shrink=1e12).u1, naive.u1, atol=1e-6)
-    np.testing.assert_allclose(denoise(*args, shrink=1e-9).u1, plain.u1, atol=1e-6)
-    between = denoise(*args, shrink=50).u1
-    assert (between >= np.minimum(naive.u1, plain.u1) - 1e-12).all()
-    assert (between <= np.maximum(naive.u1, plain.u1) + 1e-12).all()
+    args = (counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE))
+    naive, plain = counts.rates[0], denoise(*args)[0]
+    np.testing.assert_allclose(denoise(*args, shrink=1e12)[0], naive, atol=1e-6)
+    np.testing.assert_allclose(denoise(*args, shrink=1e-9)[0], plain, atol=1e-6)
+    between = denoise(*args, shrink=50)[0]
+    assert (between >= np.minimum(naive, plain) - 1e-12).all()
+    assert (between <= np.maximum(naive, plain) + 1e-12).all()
     others = np.setdiff1d(np.arange(N_FINDINGS), COLUMNS)
 
     def error(shrink: float) -> float:
@@ -150,22 +137,20 @@ def test_shrinkage_runs_from_denoised_to_naive_and_helps_small_samples() -> None
     assert error(30) < error(0)
 
 
-def test_the_model_has_its_anchors_and_priors_frozen_from_the_noise_rates() -> None:
+def test_the_model_has_its_anchors_and_priors_from_the_noise_rates() -> None:
     model = truth(np.random.default_rng(11))
     counts = Counts.of(draw(model, 500, np.random.default_rng(12))[0], COLUMNS)
-    for method in ("kl", "inverse", "naive"):
-        found = moments_model(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE), COLUMNS, method=method)
-        np.testing.assert_array_equal(found.prior, model.prior)
-        np.testing.assert_allclose(found.fail[:, COLUMNS], model.fail[:, COLUMNS])
-        np.testing.assert_allclose(found.leak[COLUMNS], FALSE_POSITIVE)
-        assert found.frozen[:, COLUMNS].all() and found.frozen.sum() == COLUMNS.size * (M + 1)
+    found = moments_model(counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE), COLUMNS)
+    np.testing.assert_array_equal(found.prior, model.prior)
+    np.testing.assert_allclose(found.fail[:, COLUMNS], model.fail[:, COLUMNS])
+    np.testing.assert_allclose(found.leak[COLUMNS], FALSE_POSITIVE)
 
 
 def test_no_edge_is_surer_than_its_visits_can_show() -> None:
     """A finding in all ten anchored visits: f is 1 / (10 + 2), not 0."""
     X = np.zeros((200, 3), np.uint8)
     X[:10, [0, 1]] = 1
-    model = moments_model(Counts.of(sp.csr_matrix(X), [0]), Rates([0.05], [0.9], [0.001]), [0])
+    model = moments_model(Counts.of(sp.csr_matrix(X), [0]), NoiseRates([0.05], [0.9], [0.001]), [0])
     assert model.fail[0, 1] == pytest.approx(1 / 12)
 
 
@@ -173,7 +158,7 @@ def test_leaks_make_the_model_agree_with_the_overall_rates() -> None:
     """Quickscore: P(X_j=0) = (1 - l_j) prod_i (1 - pi_i + pi_i f_ij)."""
     model = truth(np.random.default_rng(13))
     counts = Counts.of(draw(model, 5000, np.random.default_rng(14))[0], COLUMNS)
-    found = moments_model(counts, Rates(model.prior, SENSITIVITY, FALSE_POSITIVE), COLUMNS)
+    found = moments_model(counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE), COLUMNS)
     predicted = (1 - found.leak) * np.prod(1 - found.prior[:, None] * (1 - found.fail), axis=0)
     others = np.setdiff1d(np.flatnonzero(found.leak > 1e-6), COLUMNS)
     assert len(others) >= 6
@@ -186,17 +171,16 @@ def test_empty_groups_and_constant_findings_give_a_valid_model() -> None:
     X[:, 1] = 1
     X[:20, 4] = 1
     counts = Counts.of(sp.csr_matrix(X), [0, 1])
-    for method in ("kl", "inverse", "naive"):
-        model = moments_model(counts, Rates([0.1, 0.5], [0.9, 0.9], [0.0, 0.1]), [0, 1], method=method, shrink=1.0)
-        assert (model.fail > 0).all() and (model.leak[2:] > 0).all() and (model.leak[2:] < 1).all()
+    model = moments_model(counts, NoiseRates([0.1, 0.5], [0.9, 0.9], [0.0, 0.1]), [0, 1])
+    assert (model.fail > 0).all() and (model.leak[2:] > 0).all() and (model.leak[2:] < 1).all()
 
 
 def test_what_is_refused() -> None:
     counts = Counts.of(sp.csr_matrix(np.eye(4, dtype=np.uint8)), [0, 1])
-    with pytest.raises(ModelError, match="condition 1 fires no more often"):
-        denoise(counts, Rates([0.1, 0.1], [0.5, 0.1], [0.1, 0.1]))
+    with pytest.raises(ModelError, match="the anchor of '1' fires no more often"):
+        denoise(counts, NoiseRates([0.1, 0.1], [0.5, 0.1], [0.1, 0.1]))
     with pytest.raises(ModelError, match="counts have 2 conditions"):
-        denoise(counts, Rates([0.1], [0.5], [0.1]))
+        denoise(counts, NoiseRates([0.1], [0.5], [0.1]))
     with pytest.raises(ModelError, match="numbers from 0 to 3"):
         Counts.of(sp.csr_matrix(np.eye(4, dtype=np.uint8)), [0, 4])
     with pytest.raises(ModelError, match="cannot be merged"):

@@ -33,7 +33,27 @@ def test_marginals_are_within_the_certificate(seed: int, monkeypatch: pytest.Mon
         assert found.error_bound <= tolerance * 1.1
         assert np.abs(found.marginals - exact.marginals).max() <= found.error_bound + 1e-12
         assert abs(found.log_evidence - exact.log_evidence) <= 2.2 * tolerance
+        merged = posterior(model, present, None, confirmed, rejected, evidence=evidence, tolerance=tolerance, top=0)
+        assert merged.error_bound <= tolerance * 1.1
+        assert np.abs(merged.marginals - exact.marginals).max() <= merged.error_bound + 1e-12
+        assert abs(merged.log_evidence - exact.log_evidence) <= 2.2 * tolerance
     assert (found.probabilities[0] >= found.probabilities[1:]).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_conditions_with_one_finding_are_summed_out_exactly(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MANY", 0)
+    rng = np.random.default_rng(seed)
+    m, n = 10, 3
+    fail = np.ones((m, n))
+    fail[np.arange(m), rng.integers(n, size=m)] = rng.uniform(0.01, 0.99, m)
+    fail[0] = rng.uniform(0.1, 0.9, n)
+    weight = np.array([1.0, 1.0, 0.6])
+    model = NoisyOr(prior=rng.uniform(0.001, 0.6, m), fail=fail, leak=rng.uniform(1e-6, 0.2, n), weight=weight)
+    _, query = lay_out(model, np.arange(n), None, None, None, None, None)
+    exact, found = enumerate_posterior(model, query), posterior(model, np.arange(n), tolerance=1e-9, top=0)
+    assert np.abs(found.marginals - exact.marginals).max() <= 1e-8
+    assert abs(found.log_evidence - exact.log_evidence) <= 1e-8
 
 
 def test_a_sparse_network_of_300_conditions_is_certified_fast() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import io
 import json
 import logging
 import socket
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +26,11 @@ from tests.support.hooking import VIEW, call, titles, written
 from tests.support.serving import live, service, wait_until
 from tests.support.smart_ehr import CLIENT, Ehr, memory, running
 from whatelse.server import Service
+from whatelse.server.app import _unheard
 from whatelse.server.ehr.cds import log as card_log
 from whatelse.server.logs import JsonFormatter, configure_logging
-from whatelse.store import StoreError, audit, backup
-from whatelse.store.engine import writing
+from whatelse.store import StoreError, audit, backup, cross_check
+from whatelse.store.engine import reading, writing
 
 Opened = tuple[Ehr, Service, httpx.Client]
 
@@ -33,7 +40,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     resources = json.loads(json.dumps(visit_resources()).replace('p1"', 'pat-4711"').replace('e1"', 'enc-4712"'))
     with running(Ehr(memory(resources), patient="pat-4711", encounter="enc-4712")) as ehr:
         settings = {"smart_client_id": CLIENT, "fhir_servers": [ehr.issuer], "auth": "token", "cds_hooks": True}
-        with service(tmp_path, cds_threshold=0.3, **settings) as made, live(made) as url:
+        with service(tmp_path, cds_threshold=0.15, **settings) as made, live(made) as url:
             ehr.redirect = url + "/smart/callback"
             ehr.tokens.add("hook-token")
             with httpx.Client(base_url=url, timeout=60) as http:
@@ -98,12 +105,48 @@ def test_hook_call_and_feedback_are_audited_with_user_and_visit(opened: Opened) 
     assert told["detail"]["outcomes"] == {card["uuid"]: "accepted"} and told["detail"]["versions"] == {key: 1}
 
 
+def _cards(made: Service) -> list[dict[str, Any]]:
+    with reading(made.store.engine) as connection:
+        return [dict(row._mapping) for row in connection.execute(sa.text("SELECT * FROM cds_card"))]
+
+
+def test_outcome_that_nobody_sent_is_found(opened: Opened) -> None:
+    made = opened[1]
+    assert hook(opened).json()["cards"]
+    written(made)
+    backup.verify(made.store.engine)
+    with writing(made.store.engine) as connection:
+        connection.execute(sa.text("UPDATE cds_card SET outcome = 'accepted'"))
+    with pytest.raises(StoreError, match="the outcome of card"):
+        backup.verify(made.store.engine)
+
+
+def test_card_that_the_audit_does_not_tell_of_is_found(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = opened[1]
+    assert hook(opened).json()["cards"]
+    written(made)
+    made.store.ping()
+    monkeypatch.setattr(cross_check, "LATER", timedelta(0))
+    with writing(made.store.engine) as connection:
+        row = _cards(made)[0] | {"uuid": "forged", "at": str(datetime.now(UTC).replace(tzinfo=None))}
+        names = ", ".join(f":{name}" for name in row)
+        connection.execute(sa.text(f"INSERT INTO cds_card ({', '.join(row)}) VALUES ({names})"), row)
+    backup.verify(made.store.engine)  # no line of the audit is newer than the card yet
+    assert opened[2].get("/api/visits").status_code == 401
+    made.store.ping()
+    with pytest.raises(StoreError, match="card forged: it was added"):
+        backup.verify(made.store.engine)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ("UPDATE cds_card SET probability = 0.01", "was changed"),
         ("UPDATE cds_card SET outcome = 'overridden' WHERE outcome = 'accepted'", "the outcome of card"),
+        ("UPDATE cds_card SET outcome = NULL", "the outcome of card"),
         ("DELETE FROM cds_card", "is missing"),
+        ("UPDATE cds_look SET top = '[]'", "a look of"),
+        ("DELETE FROM cds_look", "a look of"),
     ],
 )
 def test_changes_of_card_logs_are_found(opened: Opened, change: str, says: str) -> None:
@@ -178,6 +221,53 @@ def test_one_address_cannot_use_up_the_launches_and_discovery_is_asked_once(open
     statuses = [http.get("/smart/launch", params={"iss": ehr.issuer}).status_code for _ in range(40)]
     assert 30 <= statuses.count(303) <= 33 and statuses[-1] == 429, "a bucket refills a little meanwhile"
     assert ehr.described == 1
+
+
+def test_strangers_do_not_fill_the_audit(opened: Opened) -> None:
+    _, made, http = opened
+    for _ in range(50):
+        assert http.get("/smart/callback", params={"state": "forged", "code": "x"}).status_code in (400, 429)
+        raw = HTTPConnection(http.base_url.host, http.base_url.port, timeout=60)
+        raw.putrequest("POST", "/api/session")
+        raw.putheader("content-type", "application/json")
+        raw.putheader("content-length", "2000000")
+        raw.endheaders()
+        assert raw.getresponse().status == 413
+        raw.close()
+    assert len(lines(made)) <= 40, "30 at once, and a bucket refills a little meanwhile"
+
+
+def test_errors_that_nobody_waits_for_are_logged_without_their_message(
+    opened: Opened, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails() -> None:
+        raise ValueError("record of 4711")
+
+    async def forget() -> None:
+        task = asyncio.ensure_future(fails())
+        asyncio.get_running_loop().set_exception_handler(_unheard)
+        await asyncio.sleep(0.01)
+        del task
+        gc.collect()
+
+    hook_before = threading.excepthook
+    root = logging.getLogger()
+    left_over = root.handlers[:]
+    closed = io.StringIO()
+    closed.close()
+    configure_logging(logging.INFO, "text")
+    root.handlers[0].setStream(closed)  # type: ignore[attr-defined]  # a standard error that nobody reads any more
+    root.addHandler(caplog.handler)
+    try:
+        asyncio.run(forget())
+        thread = threading.Thread(target=lambda: int("record of 4711"))
+        thread.start()
+        thread.join()
+    finally:
+        threading.excepthook = hook_before
+        root.handlers[:] = left_over
+    assert caplog.text.count("error=ValueError") == 2
+    assert "4711" not in caplog.text and "4711" not in capfd.readouterr().err
 
 
 def test_client_that_hangs_up_is_no_incident(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from tests.support import axe
 from tests.support.serving import FALLEN, HOSTILE, live, service, wanted
-from whatelse.server import Service
+from whatelse.server import Service, answers
+from whatelse.simulate import simulate
+from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
 
@@ -45,6 +49,14 @@ BELLY = Visit(
     triage_note="RLQ pain since yesterday, nausea, vomited x2, no appetite. denies dysuria. T 38.1 HR 104 BP 118/70",
     md_comments="ttp rlq with guarding, wbc 15.2",
 )
+PLEURITIC = Visit(
+    "pleuritic",
+    age=34.0,
+    sex="F",
+    chief_complaint="chest pain",
+    triage_note="pleuritic chest pain x1 day, takes birth control. HR 104 BP 122/70 O2 97%",
+    md_comments="",
+)
 REFILL = Visit("refill", age=30.0, sex="M", chief_complaint="med refill", triage_note="here for refill", md_comments="")
 SAME = {name: getattr(BELLY, name) for name in ("age", "sex", "chief_complaint", "triage_note")}
 OTHERS = tuple(Visit(f"belly-{k:02d}", **SAME) for k in range(60))
@@ -68,7 +80,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    visits = [SEPTIC, FALLEN, INFANT, BELLY, REFILL, HOSTILE, *OTHERS]
+    visits = [SEPTIC, FALLEN, INFANT, BELLY, PLEURITIC, REFILL, HOSTILE, *OTHERS]
     folder = tmp_path_factory.mktemp("page")
     with service(folder, (shipped(), visits), frame_ancestors=["http://127.0.0.1:*"]) as made:
         yield made
@@ -125,11 +137,11 @@ _fresh = iter(OTHERS)
 def test_open_search_filter_and_go_to_a_visit(page: Page, opened: Service, url: str) -> None:
     ready(page, url)
     expect(page.locator("#rows li")).to_have_count(50)
-    expect(page.locator("#summary")).to_contain_text("66 of 66 visits · 0 decided")
+    expect(page.locator("#summary")).to_contain_text("67 of 67 visits · 0 decided")
     expect(page.locator("#summary")).not_to_contain_text("read so far", timeout=120_000)
     expect(page.locator(".row", has_text="Sepsis")).not_to_have_count(0)
     page.keyboard.press("]")
-    expect(page.locator("#where")).to_have_text("51–66 of 66")
+    expect(page.locator("#where")).to_have_text("51–67 of 67")
     expect(page.locator(".row").last).to_contain_text("med refill")  # what deserves no look comes last
     page.keyboard.press("/")
     page.keyboard.type("poor feeding")
@@ -141,6 +153,7 @@ def test_open_search_filter_and_go_to_a_visit(page: Page, opened: Service, url: 
     expect(page.locator(".row").first).to_contain_text("Appendicitis")
     page.locator("#condition").select_option("")
     page.get_by_label("Must not be missed").check()
+    expect(page.locator(".row", has_text="34-year-old")).to_contain_text("embolism")
     expect(page.locator(".row:not(:has(.chip.miss))")).to_have_count(0)
 
 
@@ -163,12 +176,20 @@ def test_three_parts_and_what_is_known(page: Page, opened: Service, url: str) ->
     assert "sepsis" in cards(page) and len(cards(page)) <= 4
     expect(card(page, "sepsis")).to_contain_text("times the usual")
     expect(card(page, "sepsis")).to_contain_text("Raised by: ")
-    missed = page.locator("#must_not_miss li")
-    assert all("Would settle it: " in text for text in missed.all_inner_texts())
     assert {"fever", "copd"} <= set(cards(page, "known")) and not {"fever", "copd", "cough"} & set(cards(page))
     assert all(int(p.strip("<>%")) >= 10 for p in page.locator("#likely .tag-p").all_inner_texts())
     asked = page.locator("#questions li[data-finding]").all_inner_texts()
     assert all("Yes: " in text and "No: " in text for text in asked)
+
+
+def test_a_danger_that_is_unlikely_is_an_alert_with_its_finding_and_what_settles_it(
+    page: Page, opened: Service, url: str
+) -> None:
+    ready(page, address(opened, url, PLEURITIC))
+    assert "pulmonary_embolism" in cards(page, "must_not_miss") and "pulmonary_embolism" not in cards(page)
+    alert = card(page, "pulmonary_embolism")
+    for text in ("Raised by: ", "pleuritic", "Would settle it: ", "times the usual"):
+        expect(alert).to_contain_text(text)
 
 
 def test_confirm_undo_and_nothing_moves_under_the_pointer(page: Page, opened: Service, url: str) -> None:
@@ -204,9 +225,8 @@ def test_a_condition_that_is_not_suggested_can_be_confirmed(page: Page, opened: 
     expect(page.locator("#said")).to_contain_text("no such condition")
 
 
-def test_a_change_is_on_the_screen_at_once(page: Page, opened: Service, url: str) -> None:
-    """From the click to the new cards, in the browser, while questions are worked out: the best of several within half
-    a second, because the machine is shared. docs/results.md has the times of a quiet one."""
+def test_a_change_is_on_the_screen_within_a_tenth_of_a_second(page: Page, opened: Service, url: str) -> None:
+    """From the click to the new cards, in the browser; the best of several, because the machine is shared."""
     ready(page, address(opened, url, next(_fresh)))
     times = page.evaluate(
         """async () => {
@@ -223,7 +243,19 @@ def test_a_change_is_on_the_screen_at_once(page: Page, opened: Service, url: str
             return times;
         }"""
     )
-    assert min(times) < 500, times
+    assert min(times) < 100, times
+
+
+def test_an_answer_takes_a_tenth_of_a_second_of_processor_time_at_most() -> None:
+    """Of 50 decisions on simulated visits, the 95th percentile."""
+    times = []
+    for visit in simulate(50, 12):
+        reading = answers.read(shipped(), visit)
+        first = (reading.suggest().likely or reading.suggest().tags)[0].condition
+        start = time.thread_time()
+        answers.view(reading, State((first,), version=1))
+        times.append(time.thread_time() - start)
+    assert np.percentile(times, 95) < 0.1, times
 
 
 def test_why_is_grouped_and_leads_to_the_place_in_the_note(page: Page, opened: Service, url: str) -> None:
@@ -266,7 +298,7 @@ def test_the_record_is_shown_as_it_was_read(page: Page, opened: Service, url: st
 
 
 def test_a_question_is_answered_on_the_spot_and_taken_back(page: Page, opened: Service, url: str) -> None:
-    ready(page, address(opened, url, INFANT))
+    ready(page, address(opened, url, BELLY))
     first = page.locator("#questions li").first
     finding = first.get_attribute("data-finding")
     first.get_by_role("button", name="Yes").click()

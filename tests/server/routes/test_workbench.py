@@ -154,7 +154,9 @@ def test_suggestions_in_context_judged_accepted_refused_and_undone_by_keyboard(
 ) -> None:
     ready(page, f"{url}/workbench/condition?name=uti")
     names = page.locator("#suggestions .suggestion").evaluate_all("items => items.map(item => item.dataset.phrase)")
-    assert 3 <= len(names) <= 10
+    assert 3 <= len(names) <= 10 and all(len(name) > 1 for name in names)
+    expect(page.locator("#shares")).to_contain_text("By the knowledge base (urinary tract infection)")
+    assert page.locator("#lifts tr").count() >= 8
     expect(page.locator(".suggestion[aria-current]")).to_have_attribute("data-phrase", names[0])
     excerpts = page.locator("#excerpts li")
     shown = excerpts.count()

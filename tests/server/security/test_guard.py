@@ -85,6 +85,14 @@ def test_strangers_could_come_in_so_it_does_not_start(given: dict[str, Any]) -> 
     load_settings(None, model="x.model", auth="token", **given)
 
 
+def test_what_came_through_a_proxy_is_nobody_where_nobody_signs_in(opened: Service, web: httpx.Client) -> None:
+    with pytest.raises(SettingsError, match="trusted_proxies"):
+        load_settings(None, model="x.model", trusted_proxies=["10.0.0.7"])
+    assert web.get("/api/visits").status_code == 200
+    for name in ("x-forwarded-for", "forwarded", "X-Real-IP"):
+        assert web.get("/api/visits", headers={name: "203.0.113.9"}).status_code == 403
+
+
 def test_the_command_says_what_to_do(tmp_path: Path) -> None:
     model = save_model(tmp_path)
     run = CliRunner().invoke(command_line, ["serve", "--model", str(model), "--host", "0.0.0.0"])

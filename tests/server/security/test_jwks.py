@@ -97,6 +97,13 @@ def test_only_keys_for_signatures_of_the_named_algorithm_and_id_verify(
     assert accepts(KeySet(str(file)), token(kid="one")) is good
 
 
+def test_entries_that_are_no_keys_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    odd = ["x", None, {"kty": ["RSA"]}, {"kty": "RSA"}, {"kty": "RSA", "n": 7, "e": 7}, {"kty": "EC", "key_ops": 7}]
+    file.write_text(json.dumps({"keys": [*odd, public(RSA, kid="one")]}))
+    assert accepts(KeySet(str(file)), token(kid="one"))
+
+
 def test_token_without_key_id_is_tried_with_every_key(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_text(json.dumps({"keys": [public(EC, kid="e"), public(RSA, kid="r"), {"kty": "new"}]}))

@@ -1,4 +1,4 @@
-"""PhraseTable: everything in the records that could be written into a conditions file as an anchor, and who has it.
+"""PhraseTable: candidates for anchors (runs of words, drugs, codes) and which visits of a cohort have each.
 
 A candidate is a run of one to three words of a note, none of them negated and nothing but blanks or a hyphen between
 them; or a drug; or a code of a structured field. Runs neither begin nor end with a function word, which would say no

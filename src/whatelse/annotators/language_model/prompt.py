@@ -14,7 +14,7 @@ from whatelse.annotators.anchors import AnchorSet
 from whatelse.annotators.record_text import record_text
 from whatelse.io.templates import text_templates
 from whatelse.knowledge import Knowledge, load_knowledge
-from whatelse.knowledge.matching import match, merged
+from whatelse.knowledge.matching import merged, stands_for
 from whatelse.visits import Visit
 
 VERSION = 1  # of the templates: raise it with every change of their meaning
@@ -40,10 +40,9 @@ def describe(anchors: AnchorSet, base: Knowledge | None = None) -> tuple[Descrip
     base = base or load_knowledge()
     out = []
     for condition in anchors.conditions:
-        phrases = [anchor.value for anchor in condition.anchors if anchor.how == "phrase"]
-        parts = match(base, condition.name, phrases, condition.codes)
+        parts = stands_for(base, condition.name, condition.phrases, condition.codes, condition.title)
         if not parts:
-            out.append(Description(condition.name, condition.title, tuple(phrases[:MOST_NAMES])))
+            out.append(Description(condition.name, condition.title, condition.phrases[:MOST_NAMES]))
             continue
         entry = merged(base, condition.name, condition.title, parts)
         common = sorted((f for f, share in entry.findings.items() if share >= LEAST_SHARE), key=entry.findings.get)  # type: ignore[arg-type]

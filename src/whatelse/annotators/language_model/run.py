@@ -17,7 +17,7 @@ from whatelse.visits import Visit
 
 ASKED = 2  # times a question is put whose answer cannot be read
 FAILED_IN_A_ROW = 5  # visits without an answer after which the run stops
-ANSWER_TOKENS = 30  # of one condition, about
+ANSWER_TOKENS = 25  # of one condition, about
 SPEED = 40.0  # tokens of an answer in a second, about
 
 

@@ -15,8 +15,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from whatelse.evaluation.plots import COLOURS, plot_burden, plot_reliability, plot_updates
-from whatelse.evaluation.rows import METRICS, OURS, row_of
+from whatelse.evaluation.plots import COLOURS, plot_burden, plot_heldout, plot_reliability, plot_updates
+from whatelse.evaluation.rows import METRICS, row_of
 
 INK = "#0a0b0c"  # replaced by the page's own colour
 STYLE = {
@@ -48,19 +48,12 @@ def scores(rows: list[dict[str, Any]]) -> str:
         figure = Figure(figsize=(9.6, 0.36 * len(rows) + 1.1), layout="constrained")
         panels = figure.subplots(1, 3, sharey=True)
         for k, (axes, metric) in enumerate(zip(panels, METRICS, strict=True)):
+            plot_heldout(rows, axes, metric)
             for y, row in enumerate(rows):
-                colour = COLOURS[1] if row["model"] == OURS else COLOURS[0]
-                low, high = row[f"{metric}_interval"]
-                axes.plot([low, high], [y, y], color=colour, linewidth=2.2, alpha=0.55, solid_capstyle="round")
-                axes.plot(row[metric], y, "o", color=colour, markersize=6)
                 if paper := row_of(row["model"]).paper:
                     axes.plot(paper[k], y, "D", markerfacecolor="none", color=INK, alpha=0.55)
-            axes.set_title(METRICS[metric])
-            axes.grid(axis="x")
             axes.tick_params(length=0)
             axes.spines["left"].set_visible(False)
-        panels[0].set_yticks(range(len(rows)), [row["model"] for row in rows])
-        panels[0].set_ylim(len(rows) - 0.5, -0.5)
         return _svg(figure, "scores", "Held-out tag: every model with its 95% interval")
 
 

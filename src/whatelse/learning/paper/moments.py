@@ -22,24 +22,22 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
 from numpy.typing import ArrayLike
 
+from whatelse.annotators import NoiseRates
 from whatelse.errors import ModelError
 from whatelse.noisyor.blocks import Blocks, matrix
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
-from whatelse.noisyor.rates import Rates
 from whatelse.types import Floats, Ints
-
-Method = Literal["kl", "inverse", "naive"]
 
 ROWS_AT_ONCE = 100_000
 MAX_STEPS = 200
+TOLERANCE = 1e-11  # nats a visit
 TINY = 1e-15
 
 
@@ -98,90 +96,59 @@ class Counts:
         return q1, q0
 
 
-@dataclass(frozen=True, eq=False)
-class Denoised:
-    """u_1 and u_0, each (m, n): P(X_j=1 | Y_i=1) and P(X_j=1 | Y_i=0), and how far from the minimum at most.
-
-    `gap` (m, n) is a bound on KL(u) - min KL, in nats a visit (zeros for the other methods).
-    """
-
-    u1: Floats
-    u0: Floats
-    gap: Floats
-
-
-def moments_model(
-    counts: Counts,
-    rates: Rates,
-    anchor_columns: ArrayLike,
-    *,
-    method: Method = "kl",
-    shrink: float = 0.0,
-    leak_floor: float | None = None,
-) -> NoisyOr:
-    """The moments estimate of the whole model, anchors and priors as the noise rates say, and frozen.
+def moments_model(counts: Counts, rates: NoiseRates, anchor_columns: ArrayLike, *, shrink: float = 0.0) -> NoisyOr:
+    """The moments estimate of the whole model, anchors and priors as the noise rates say.
 
         f_ij = clip((1 - u_1) / (1 - u_0), 1 / (N_i + 2), 1),       l_j = 1 - P(X_j=0) / prod_i (1 - pi_i + pi_i f_ij)
 
-    with N_i the visits with anchor i. The second is Quickscore solved for the leak; where it is below `leak_floor`,
-    by default 1 / (N + 2) for the same reason, it is raised to it. Consistent: on data that obey the model the error
-    falls like 1/sqrt(N). O(m n) whatever the number of visits.
-    `method` and `shrink`: see `denoise`.
+    with N_i the visits with anchor i. The second is Quickscore solved for the leak; where it is below 1 / (N + 2), for
+    the same reason, it is raised to that. Consistent: on data that obey the model the error falls like 1/sqrt(N).
+    O(m n) whatever the number of visits. `shrink`: see `denoise`.
     """
     pi = rates.prior
-    u = denoise(counts, rates, method=method, shrink=shrink)
+    u1, u0 = denoise(counts, rates, shrink)
     # f = 0 would let one absent finding rule a condition out whatever else is seen. Counts cannot show that: after
     # k visits without a failure the rule of succession says 1 / (k + 2), which vanishes as visits grow.
     floor = 1 / (counts.anchors[:, None] + 2)
-    fail = np.clip((1 - u.u1) / np.maximum(1 - u.u0, 1e-12), floor, 1.0)
+    fail = np.clip((1 - u1) / np.maximum(1 - u0, 1e-12), floor, 1.0)
     columns = np.asarray(anchor_columns, np.int64)
     fail[:, columns] = 1.0
     explained = np.exp(np.log1p(-pi[:, None] * (1 - fail)).sum(0))
     quiet = 1 - counts.findings / max(counts.visits, 1)
-    least = 1 / (counts.visits + 2) if leak_floor is None else leak_floor
+    least = 1 / (counts.visits + 2)
     leak = np.clip(1 - quiet / explained, least, 1 - least)
     return edit_anchors(NoisyOr(pi, fail, leak), columns, rates.sensitivity, rates.false_positive)
 
 
-def denoise(
-    counts: Counts, rates: Rates, *, method: Method = "kl", shrink: float = 0.0, tol: float = 1e-11
-) -> Denoised:
-    """P(X_j=1 | Y_i=y) for all conditions and findings, from the noise rates.
+def denoise(counts: Counts, rates: NoiseRates, shrink: float = 0.0) -> tuple[Floats, Floats]:
+    """u_1 and u_0, each (m, n): P(X_j=1 | Y_i=1) and P(X_j=1 | Y_i=0), within TOLERANCE of the smallest KL.
 
-    method  "kl": the constrained problem, to `tol` nats a visit; "inverse": the equations solved, not constrained
-            (only for comparison); "naive": anchors taken for conditions, u_y = q_y
-    shrink  the naive estimate weighs as much as `shrink` visits with known conditions would: the denoised one is
-            worth n = q (1 - q) / v such visits, v its sampling variance, and u = (n u + shrink q) / (n + shrink).
-            Denoising divides differences by r_1 - r_0, noise included; this gives up the division where counts
-            cannot carry it, and vanishes as they grow.
+    shrink  the naive estimate q (the anchor taken for the condition) weighs as much as `shrink` visits with known
+            conditions would: the denoised one is worth n = q (1 - q) / v such visits, v its sampling variance, and
+            u = (n u + shrink q) / (n + shrink). Denoising divides differences by r_1 - r_0, noise included.
     """
-    pi, sens, fpr = rates.prior, rates.sensitivity, rates.false_positive
     m = counts.both.shape[0]
-    if not pi.shape == sens.shape == fpr.shape == (m,):
-        raise ModelError(f"noise rates of shapes {pi.shape}, {sens.shape}, {fpr.shape}: counts have {m} conditions")
-    q1, q0 = counts.rates
-    if method == "naive":
-        return Denoised(q1, q0, np.zeros_like(q1))
+    if rates.m != m:
+        raise ModelError(f"noise rates of {rates.m} conditions: counts have {m} conditions")
     rates.informative()
-    # Bayes: r_1 = P(Y=1 | A=1), r_0 = P(Y=1 | A=0)
-    r0, r1 = rates.ppv[:, :, None]
+    q1, q0 = counts.rates
+    r1, r0 = rates.ppv[:, None], rates.fn[:, None]
     u1 = ((1 - r0) * q1 - (1 - r1) * q0) / (r1 - r0)
     u0 = (r1 * q0 - r0 * q1) / (r1 - r0)
     gap = np.zeros_like(u1)
-    if method == "kl":
-        share = (counts.anchors / max(counts.visits, 1))[:, None]
-        _minimise(q1, q0, r1.ravel(), r0.ravel(), share.ravel(), tol, u1, u0, gap)
-        if gap.max(initial=0.0) > tol:
-            warnings.warn(
-                f"denoising of {(gap > tol).sum()} of {gap.size} pairs stopped before tolerance {tol:g} "
-                f"(at most {gap.max():.2g} nats a visit from the minimum); the noise rates may be close to useless",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+    share = counts.anchors / max(counts.visits, 1)
+    _minimise(q1, q0, rates.ppv, rates.fn, share, TOLERANCE, u1, u0, gap)
+    if gap.max(initial=0.0) > TOLERANCE:
+        warnings.warn(
+            f"denoising of {(gap > TOLERANCE).sum()} of {gap.size} pairs stopped before tolerance {TOLERANCE:g} "
+            f"(at most {gap.max():.2g} nats a visit from the minimum); the noise rates may be close to useless",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if shrink:
         n1, n0 = _worth(counts, q1, q0, r1, r0)
         u1, u0 = (n1 * u1 + shrink * q1) / (n1 + shrink), (n0 * u0 + shrink * q0) / (n0 + shrink)
-    return Denoised(u1, u0, gap)
+    return u1, u0
 
 
 def _worth(counts: Counts, q1: Floats, q0: Floats, r1: Floats, r0: Floats) -> tuple[Floats, Floats]:

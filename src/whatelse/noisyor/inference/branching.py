@@ -17,8 +17,11 @@ E[psi_j] is a difference of two products over conditions, and both ends cost the
 power w_j below 1, E[psi] <= E[psi^w] <= E[psi]^w.
 
 The same bounds with condition i on (N_i) or off (C_i) give an interval of each marginal N_i / (N_i + C_i): the middle
-is reported, half the width is its error. The node with the widest gap is split at the condition that causes most of
-it.
+is reported, half the width is its error. If the nodes are spent before the interval is narrow, the ratio of the lower
+ends is reported. The node with the widest gap is split at the condition that causes most of it.
+
+Most conditions cause a single present finding. All of them but one of each finding are summed out before
+(`merge_single_causes`): they become part of the leak, and their marginals follow from that of the one that is left.
 """
 
 from __future__ import annotations
@@ -84,6 +87,65 @@ def lay_out_problem(unary: Floats, rows: Floats, on: Floats, w: Floats) -> tuple
             K += 1
             start[K] = e
     return Problem(start[: K + 1], column[:e], fail[:e], on, w, odds[:K]), taken[:K]
+
+
+@njit(cache=True, nogil=True)
+def merge_single_causes(problem: Problem) -> tuple[Problem, Ints, Ints]:
+    """Sum out conditions that cause one finding only, of weight 1, except the strongest of each finding.
+
+    Summed over whether l is on, with odds o and fail f, P(X_j = 0) is multiplied by (1 + o f) / (1 + o), and the mass
+    by 1 + o, which is for the caller. Returns the smaller problem, which conditions it has (K',), and for each
+    condition (K,) its own place there if it was kept, else -1 - the place of the strongest cause of its finding.
+    """
+    K, P = problem.odds.size, problem.leak.size
+    strongest, leak = np.full(P, -1, np.int64), problem.leak.copy()
+    single = np.zeros(K, np.bool_)
+    for k in range(K):
+        j = problem.column[problem.start[k]]
+        single[k] = problem.start[k + 1] - problem.start[k] == 1 and problem.w[j] == 1.0
+        if single[k] and (strongest[j] < 0 or strength(problem, k) > strength(problem, strongest[j])):
+            strongest[j] = k
+    place, kept, size, edges = np.empty(K, np.int64), np.empty(K, np.int64), 0, 0
+    start, column, fail = np.zeros(K + 1, np.int64), np.empty(problem.column.size, np.int64), problem.fail.copy()
+    for k in range(K):
+        j, o, f = problem.column[problem.start[k]], problem.odds[k], problem.fail[problem.start[k]]
+        if single[k] and strongest[j] != k:
+            leak[j] = with_cause(leak[j], (1.0 + o * f) / (1.0 + o))
+            continue
+        for e in range(problem.start[k], problem.start[k + 1]):
+            column[edges], fail[edges] = problem.column[e], problem.fail[e]
+            edges += 1
+        place[k], kept[size] = size, k
+        size += 1
+        start[size] = edges
+    for k in range(K):
+        j = problem.column[problem.start[k]]
+        if single[k] and strongest[j] != k:
+            place[k] = -1 - place[strongest[j]]
+    less = Problem(start[: size + 1], column[:edges], fail[:edges], leak, problem.w, problem.odds[kept[:size]])
+    return less, kept[:size], place
+
+
+@njit(cache=True, nogil=True)
+def strength(problem: Problem, k: int) -> float:
+    """How much the marginal of a single cause k of finding j rises with E[1 / p_j]: P(k on) = floor + strength E."""
+    o, f = problem.odds[k], problem.fail[problem.start[k]]
+    slope: float = o * (1.0 - f) / ((1.0 + o) * (1.0 + o * f))
+    return slope
+
+
+@njit(cache=True, nogil=True)
+def merged_marginal(problem: Problem, k: int, other: int, chance: float) -> float:
+    """P(k on) of a condition that was summed out, from that of the strongest cause of its finding.
+
+    Both are floor + strength E[1 / p_j] with floor = o f / (1 + o f); strength(k) is the smaller, and so is the error.
+    """
+    o, f = problem.odds[k], problem.fail[problem.start[k]]
+    oo, ff = problem.odds[other], problem.fail[problem.start[other]]
+    most = strength(problem, other)
+    share = strength(problem, k) / most if most > 0.0 else 0.0
+    own: float = min(max(o * f / (1.0 + o * f) + share * (chance - oo * ff / (1.0 + oo * ff)), 0.0), 1.0)
+    return own
 
 
 @njit(cache=True, nogil=True)
@@ -263,9 +325,10 @@ def _marginals(
     problem: Problem, node: Node, decided: Int8s, lower: Floats, upper: Floats, nodes: Ints, tolerance: float,
     on: Floats, off: Floats, chance: Floats,
 ) -> float:  # fmt: skip
-    """Fill `chance` with the middles of the marginals' intervals; returns half the widest interval.
+    """Fill `chance` with the marginals; returns their largest possible error.
 
-    Of the lightest nodes nothing is used but their mass.
+    A marginal is the middle of its interval; where that is wider than the tolerance allows, N_i / (N_i + C_i) of the
+    lower ends. Of the lightest nodes nothing is used but their mass.
     """
     on[:] = 0.0
     off[:] = 0.0
@@ -284,7 +347,9 @@ def _marginals(
         least = on[0, k] / (on[0, k] + off[1, k] + skipped) if on[0, k] > 0.0 else 0.0
         most = (on[1, k] + skipped) / (on[1, k] + skipped + off[0, k])
         chance[k] = 0.5 * (least + most)
-        error = max(error, 0.5 * (most - least))
+        if most - least > 2.0 * tolerance:  # the middle of a wide interval would make a rare condition likely
+            chance[k] = on[0, k] / (on[0, k] + off[0, k]) if on[0, k] > 0.0 else least
+        error = max(error, max(most - chance[k], chance[k] - least))
     return error
 
 

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.branching import branch, lay_out_problem
+from whatelse.noisyor.inference.branching import branch, lay_out_problem, merge_single_causes, merged_marginal
 from whatelse.noisyor.inference.components import combine_best, label_parts
 from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, lay_out, reduce_visit
 from whatelse.noisyor.inference.states import Tree, search
@@ -30,7 +30,7 @@ from whatelse.types import Bools, Floats, Ints
 TOLERANCE = 1e-3
 BUDGET = 50_000
 MANY = 64  # conditions beyond which visits are solved by branch and bound, if nothing is coupled
-NODES = 2000  # of a branch and bound, at most
+NODES = 1000  # of a branch and bound, at most
 LEAST_LEAK = 1e-12  # branch and bound divides by it
 EPSILON = 2.0**-52
 VISITS_PER_THREAD = 32  # below this a thread costs more than it brings
@@ -254,7 +254,7 @@ def _solve_by_branching(
     budget: int, marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools,
     probabilities: Floats, states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
-    """As `_solve`, by branch and bound over decisions (`branching.py`)."""
+    """As `_solve`, by branch and bound over decisions (`branching.py`); faster if no explanations are asked for."""
     m, top = status.shape[1], probabilities.shape[1]
     for v in range(first, end):
         verdict, base, scale, free, unary, on, w, rows = reduce_visit(
@@ -268,8 +268,11 @@ def _solve_by_branching(
         if verdict != POSSIBLE:
             continue
         M, P = rows.shape
-        problem, taken = lay_out_problem(unary, rows, on, w)
-        K = taken.size
+        whole, taken = lay_out_problem(unary, rows, on, w)
+        problem, kept_in, place = whole, np.arange(taken.size), np.arange(taken.size)
+        if top == 0:  # conditions that are summed out are in no explanation
+            problem, kept_in, place = merge_single_causes(whole)
+        K = kept_in.size
         log_alone = 0.0  # of conditions that nothing present bears on: they are independent
         for q in range(M):
             odds = np.exp(min(unary[q], 300.0))
@@ -280,14 +283,16 @@ def _solve_by_branching(
         chance, best, which = np.empty(K), np.full(top, -np.inf), np.zeros((top, K), np.bool_)
         size, log_found, error, kept = branch(problem, tolerance, budget, chance, best, which)
         states[v] = size
-        for k in range(K):
-            marginals[v, free[taken[k]]] = chance[k]
+        for k in range(taken.size):
+            other = place[k] if place[k] >= 0 else -1 - place[k]
+            of_k = chance[other] if place[k] >= 0 else merged_marginal(whole, k, kept_in[other], chance[other])
+            marginals[v, free[taken[k]]] = of_k
         for r in range(kept):
             probabilities[v, r] = np.exp(min(best[r] - log_found - log_alone, 0.0))
             for i in range(m):
                 explanations[v, r, i] = status[v, i] == CONFIRMED
             for k in range(K):
-                explanations[v, r, free[taken[k]]] = which[r, k]
+                explanations[v, r, free[taken[kept_in[k]]]] = which[r, k]
         log_evidence[v] = base + log_found + log_alone
         rounding = EPSILON * (8.0 * (P + scale * (1 + K) + abs(log_found)) + size * m)
         error_bound[v] = min(1.0, error * (1.0 + 1e-9) + rounding)

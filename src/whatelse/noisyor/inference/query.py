@@ -74,10 +74,11 @@ def _with_company(model: JointModel, query: Query) -> Query:
     yes = query.status == CONFIRMED
     if not (yes.any() and model.evidence.keeps_company):
         return query
-    start, index = query.present
+    some = np.flatnonzero(yes.any(0))
+    anchors, (start, index) = model.evidence.anchor_columns[some], query.present
     said = sparse.csr_array((np.ones(index.size, bool), index, start), shape=(query.size, model.n))
-    named = yes & said[:, model.evidence.anchor_columns].toarray()
-    added = yes @ model.evidence.company.T - named @ model.evidence.weight[:, model.evidence.anchor_columns].T
+    named = yes[:, some] & said[:, anchors].toarray()
+    added = yes[:, some] @ model.evidence.company[:, some].T - named @ model.evidence.weight[:, anchors].T
     return replace(query, evidence=query.evidence + added)
 
 

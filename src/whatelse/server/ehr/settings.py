@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings
 
 
 def _address(url: str) -> str:
-    parts = urlsplit(url.removesuffix("*"))
-    if url and (
-        parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username
-    ):
+    if url and (_normal(url.removesuffix("*")) is None or ("*" in url and not url.endswith("/*"))):
         raise ValueError(f"{url!r} is not an address such as https://ehr.example.org/fhir")
     return url
 
@@ -97,21 +95,27 @@ class EhrSettings(BaseSettings):
 def allowed_server(servers: list[str], url: str) -> bool:
     """Whether an address is one of those configured, or below one that ends in /*.
 
-    The address is compared after its escapes are decoded, as a server would. A query, a fragment, a user name, a
-    backslash, a control character or a dot segment is refused: each can lead out of a pattern.
+    Scheme, host and port are compared in their normal form. An address with anything else than letters, digits and
+    -._~=,+ between its slashes is refused, and so is a dot segment: an escape, a query, a fragment or a user name can
+    lead out of a pattern, and programs differ in how they read it.
     """
-    plain = url.rstrip("/")
-    for _ in range(3):  # %252e decodes to %2e, and that to a dot
-        plain = unquote(plain)
-    try:
-        parts = urlsplit(plain)
-    except ValueError:
-        return False
-    if set(plain) & set("\\@?#%;") or not plain.isprintable() or " " in plain:
-        return False
-    if any(part in ("..", ".", "") for part in parts.path.split("/")[1:]):
+    found = _normal(url)
+    if found is None:
         return False
     for server in servers:
-        if plain.startswith(server[:-1]) if server.endswith("/*") else plain == server.rstrip("/"):
+        place = _normal(server.removesuffix("*"))
+        if place == found and not server.endswith("*"):
+            return True
+        if server.endswith("*") and place is not None and place[0] == found[0] and found[1].startswith(place[1] + "/"):
             return True
     return False
+
+
+def _normal(url: str) -> tuple[tuple[str, str, int], str] | None:
+    """((scheme, host, port), path without its last slash) of a plain http address; None for any other text."""
+    form = r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?((?:/[A-Za-z0-9._~=,+-]+)*)/?"
+    found = re.fullmatch(form, url, re.IGNORECASE | re.ASCII)
+    if found is None or {".", ".."} & set(found[4].split("/")):
+        return None
+    scheme = found[1].lower()
+    return (scheme, found[2].lower(), int(found[3] or {"http": 80, "https": 443}[scheme])), found[4]

@@ -28,7 +28,7 @@ async def suggest(service: Here, asked: schemas.AskedVisit, full: bool = True) -
 
     def work() -> schemas.TypedView:
         visit = answers.typed(asked.visit)
-        reading = tagger.read(visit)
+        reading = answers.read(tagger, visit)
         view, read = answers.view(reading, state), as_read(tagger, visit)
         if not full:
             return schemas.TypedView(**dict(view), read=read, marks=[], explains={}, questions=[], tests=[])
@@ -71,7 +71,7 @@ async def moved(service: Here, asked: schemas.AskedMove) -> schemas.Moved:
     state = _state(tagger, asked)
     await _readable(service, asked.visit)
     before = Known(tuple(was.confirmed), tuple(was.rejected), tuple(was.present), tuple(was.absent))
-    return await service.run(lambda: reasons.moved(tagger.read(answers.typed(asked.visit)), before, state))
+    return await service.run(lambda: reasons.moved(answers.read(tagger, answers.typed(asked.visit)), before, state))
 
 
 def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:

@@ -124,14 +124,7 @@ async def sign_in(request: Request, response: Response, service: Here, given: sc
         raise HTTPException(404, "nobody has to sign in here")
     person = request.state.person = await gate.signing_in(given.token, address_of(request))
     text, session = await service.pools.changes.run(service.store.access.open_session, person, settings.session_hours)
-    response.set_cookie(
-        COOKIE,
-        text,
-        max_age=int(settings.session_hours * 3600),
-        httponly=True,
-        secure=settings.cookie_secure,
-        samesite=settings.cookie_samesite,
-    )
+    response.set_cookie(COOKIE, text, max_age=int(settings.session_hours * 3600), **settings.cookie)
     return _session(service, session)
 
 
@@ -162,7 +155,7 @@ async def sign_out(request: Request, response: Response, service: Here) -> None:
     if cookie := request.cookies.get(COOKIE):
         await service.pools.changes.run(service.store.access.close_session, cookie)
         gate_of(request).forget()
-    response.delete_cookie(COOKIE)
+    response.delete_cookie(COOKIE, **service.settings.cookie)
 
 
 # ---- running

@@ -16,6 +16,7 @@ from whatelse.store import Event, Person, StoreError
 
 ADDRESS = "whatelse.address"  # entry of a scope: where the request comes from
 AGAIN = 60.0  # seconds within which the same person's reads of the same visit are one line
+NOTHING_READ = (404, 405, 415, 422, 499)
 REFUSED_PER_MINUTE = 30  # of one address: a flood of refusals is not to bury the rest
 
 
@@ -35,13 +36,14 @@ class Auditor:
         actor, address = person.name if person else state.get("actor", ""), str(scope.get(ADDRESS, ""))
         key = scope.get("path_params", {}).get("key") or state.get("visit")
         event, detail = policy.audit, {"status": status, **state.get("detail", {})}
-        if status in (401, 403, 429):
+        stranger = status >= 400 and not actor and event is not None  # too long, too slow, a made-up state
+        if status in (401, 403, 429) or (stranger and status not in NOTHING_READ):
             if self._refused.take(address):
                 self._service.metrics.count("unaudited_refusals")
                 return
             route = getattr(scope.get("route"), "path", "none")
             event, detail = "refused", {**detail, "method": scope["method"], "route": route}
-        elif event is None or status in (404, 405, 415, 422, 499):
+        elif event is None or status in NOTHING_READ:
             return
         elif not policy.audit_repeats:
             if self._read.get((event, actor, str(key))):

@@ -34,6 +34,7 @@ from whatelse.server.worker_pools import URGENT, USUAL, urgency
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 ONE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"x-whatelse-csrf")
 
 
@@ -102,7 +103,7 @@ class Guard:
         except Exception as error:
             said = failure(scope)
             self.service.metrics.count("errors")
-            log.error("incident=%s error=%s at=%s", said["incident"], type(error).__name__, _where(error))
+            log.error("incident=%s error=%s at=%s", said["incident"], type(error).__name__, where(error))
             if status == 0:
                 await _say(answer, 500, said)
         seconds = time.perf_counter() - start
@@ -158,6 +159,8 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         if self.hosts is not None and _hostname(host) not in self.hosts:
             raise Refused(421, "this service is not known by that name; set allowed_hosts if it should be")
+        if self.service.settings.auth == "none" and FORWARDED & headers.keys():
+            raise Refused(403, "this came through a proxy, and nobody has to sign in here: set auth to token or oidc")
         if scope["method"] in SAFE:
             return
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
@@ -275,7 +278,7 @@ async def _say(send: Send, status: int, body: dict[str, str], more: dict[str, st
     await send({"type": "http.response.body", "body": data})
 
 
-def _where(error: BaseException) -> str:
+def where(error: BaseException) -> str:
     """The way an error took through the code: file:line, innermost last, and no value."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     return " > ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in frames)

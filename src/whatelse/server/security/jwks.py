@@ -108,13 +108,13 @@ def signature_keys(found: dict[str, Any]) -> list[Key]:
     """The public keys of a JWKS that are meant for signatures. Keys of unknown kinds are left out."""
     keys = []
     for entry in found["keys"][:MOST_KEYS]:
-        if entry.get("kty") not in KINDS or entry.get("use", "sig") != "sig":
-            continue
-        if "verify" not in entry.get("key_ops", ["verify"]):
-            continue
         try:
+            if entry["kty"] not in KINDS or entry.get("use", "sig") != "sig":
+                continue
+            if "verify" not in entry.get("key_ops", ["verify"]):
+                continue
             made = jwt.PyJWK.from_dict(entry)
-        except jwt.PyJWTError:
+        except UNREADABLE:
             continue
         keys.append(Key(made.key_id, entry["kty"], entry.get("alg"), made.key))
     return keys

@@ -22,23 +22,19 @@ class Buckets:
         self._levels: LRUCache[str, tuple[float, float]] = LRUCache(CLIENTS)
 
     def take(self, name: str, amount: float = 1.0) -> float:
-        """Take from a bucket. Returns 0 if there was enough, else the seconds to wait for it; then nothing is taken."""
+        """Take from a bucket. Returns 0 if it has one to give, else the seconds to wait; then nothing is taken."""
         if self.rate == 0:
             return 0.0
         now = self._clock()
         level, then = self._levels.pop(name, (self.burst, now))
         level = min(self.burst, level + (now - then) * self.rate)
-        wait = 0.0 if level >= amount else (amount - level) / self.rate
+        wait = 0.0 if level >= 1.0 else (1.0 - level) / self.rate
         self._levels[name] = (level if wait else level - amount, now)
         return wait
 
     def peek(self, name: str) -> float:
         """Seconds until a bucket has one to give; nothing is taken."""
-        return self.take(name, 0.0) or self._wait(name)
-
-    def _wait(self, name: str) -> float:
-        level = self._levels[name][0] if name in self._levels else self.burst
-        return 0.0 if self.rate == 0 or level >= 1.0 else (1.0 - level) / self.rate
+        return self.take(name, 0.0)
 
 
 def too_much_text(texts: Iterable[str | None], characters: int, words: int) -> str | None:

@@ -68,6 +68,7 @@ def request_json(method: str, url: str, seconds: float, **more: Any) -> dict[str
 OAUTH_ERRORS = frozenset({
     "access_denied", "invalid_client", "invalid_grant", "invalid_request", "invalid_scope", "server_error",
     "temporarily_unavailable", "unauthorized_client", "unsupported_grant_type", "unsupported_response_type",
+    "consent_required", "interaction_required", "login_required",
 })  # fmt: skip
 
 

@@ -61,6 +61,8 @@ class FhirServer:
         self._until, self._patience, self._pages, self._sleep = time.monotonic() + seconds, patience, pages, sleep
         headers = {"Accept": JSON, "Accept-Encoding": "gzip"}
         if token:
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise FhirError("the access token has characters that no token has", reason="token")
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx.Client(
             headers=headers,

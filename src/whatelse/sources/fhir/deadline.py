@@ -1,4 +1,4 @@
-"""Connections that end when the time for all that is asked of a server is up.
+"""Deadline: HTTP connections that fail once a total time for all requests to a server is over.
 
 The HTTP client's own limits are for each read: a server that sends its headers a byte at a time keeps within them for
 ever.

@@ -30,14 +30,14 @@ Opened = tuple[Sandbox, Service]
 def opened(tmp_path: Path) -> Iterator[Opened]:
     sandbox = Sandbox(tmp_path)
     more = {"public_url": "", "smart_client_id": "app", "fhir_servers": ["http://localhost:8093/v/r4/fhir"]}
-    with service(tmp_path, cds_threshold=0.3, **more, **sandbox.settings) as made, live(made) as sandbox.url:
+    with service(tmp_path, cds_threshold=0.15, **more, **sandbox.settings) as made, live(made) as sandbox.url:
         yield sandbox, made
 
 
 @pytest.fixture
 def http(tmp_path: Path) -> Iterator[httpx.Client]:
     with (
-        service(tmp_path, cds_hooks=True, cds_threshold=0.3) as made,
+        service(tmp_path, cds_hooks=True, cds_threshold=0.15) as made,
         live(made) as url,
         httpx.Client(base_url=url, timeout=60) as http,
     ):

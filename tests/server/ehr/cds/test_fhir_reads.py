@@ -40,7 +40,7 @@ def with_binaries() -> list[dict[str, Any]]:
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
     with running(Ehr(memory(with_binaries()))) as ehr:
-        settings = {"fhir_servers": [ehr.issuer], "cds_hooks": True, "cds_threshold": 0.3}
+        settings = {"fhir_servers": [ehr.issuer], "cds_hooks": True, "cds_threshold": 0.1}
         with service(tmp_path, **settings) as made, live(made) as url, httpx.Client(base_url=url, timeout=60) as http:
             ehr.tokens.add("t")
             yield ehr, made, http

@@ -37,7 +37,7 @@ from whatelse.visits import Known, Visit
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Service]:
-    with service(tmp_path, cds_hooks=True, cds_threshold=0.15, public_url="http://127.0.0.1:8000") as made:
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.05, public_url="http://127.0.0.1:8000") as made:
         yield made
 
 
@@ -133,7 +133,7 @@ def test_an_overridden_tag_comes_back_only_when_the_record_speaks_louder(http: h
         (replace(kept, evidence="other", probability=0.05), True),
         (replace(kept, evidence="other", probability=0.05, outcome="accepted"), False),
     ):
-        chosen, _ = choose(reading, known, [before], 0.3, evidence)
+        chosen, _ = choose(reading, known, [before], 0.15, evidence)
         assert [c.again for c in chosen if c.tag.condition == "fall"] == [True] * again, before
     hooked.close()
 
@@ -232,7 +232,7 @@ def test_the_captured_call_of_the_reference_client(tmp_path: Path) -> None:
 
 def test_silent_mode_roll_out_and_the_switch(tmp_path: Path) -> None:
     with (
-        service(tmp_path, cds_hooks=True, cds_threshold=0.3, cds_users=["Practitioner/7"]) as opened,
+        service(tmp_path, cds_hooks=True, cds_threshold=0.15, cds_users=["Practitioner/7"]) as opened,
         client(opened) as http,
     ):
         assert cards(http)
@@ -310,6 +310,18 @@ def test_a_prefetch_of_nonsense_costs_itself(http: httpx.Client, value: Any) -> 
     body = call()
     body["prefetch"] |= {"conditions": value, "unheard-of": value}
     assert http.post(VIEW, json=body).json()["cards"]
+
+
+def test_numbers_and_tokens_that_cannot_be_used_are_no_incident(tmp_path: Path) -> None:
+    settings = {"fhir_servers": ["http://127.0.0.1:9/fhir"], "fhir_seconds": 0.5}
+    with service(tmp_path, cds_hooks=True, **settings) as made, client(made) as http:
+        digits = json.dumps(call()).replace('"p1"', "9" * 5_000, 1)
+        head = {"content-type": "application/json"}
+        assert http.post(VIEW, content=digits, headers=head).status_code == 422
+        for token in ("\u2603", "a\r\nX-Other: b", "a b"):
+            access = {"fhirServer": "http://127.0.0.1:9/fhir", "fhirAuthorization": {"access_token": token}}
+            assert http.post(VIEW, json=call(**access)).status_code == 200, "with what was prefetched"
+        assert "whatelse_errors_total 0.0" in made.metrics.text({})
 
 
 def test_nothing_in_a_card_is_markup(tmp_path: Path) -> None:

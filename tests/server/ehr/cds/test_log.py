@@ -56,7 +56,7 @@ def test_a_database_of_a_server_that_made_the_tables_itself_goes_on(tmp_path: Pa
 
 
 def test_the_server_forgets_cards_that_are_old_enough_and_no_decision(tmp_path: Path) -> None:
-    with service(tmp_path, cds_hooks=True, cds_threshold=0.3, cds_days=30) as opened:
+    with service(tmp_path, cds_hooks=True, cds_threshold=0.15, cds_days=30) as opened:
         log = CardLog(opened.store.engine)
         for visit, days in (("old", 30.1), ("young", 29.9), *((f"{days} days", days) for days in (24, 18, 12, 6))):
             card, look = made(visit, days)

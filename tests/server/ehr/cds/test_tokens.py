@@ -92,6 +92,13 @@ def test_tokens_of_the_issuers_configured(guarded: tuple[Ehr, httpx.Client]) -> 
         ehr.token(address, exp=None),
         ehr.token(address, jti=None),
         ehr.token(address, jti=7),
+        ehr.token(address, jti="x" * 501),
+        ehr.token(address, exp=f"{int(time.time()) + 10**6}"),
+        ehr.token(address, exp=[int(time.time())]),
+        ehr.token(address, iat=int(time.time()) + 600),
+        ehr.token(address, aud=["https://other.example.org", "x"]),
+        ehr.token(address, headers={"kid": "../../etc/passwd"}),
+        ehr.token(address, headers={"crit": ["x"], "x": 1}),
         ehr.token(address, nbf=int(time.time()) + 600),
         jwt.encode({"iss": ISSUER, "aud": address, "exp": 9**10, "iat": 1, "jti": "n"}, "", "none"),
         jwt.encode({"iss": ISSUER, "aud": address, "exp": time.time() + 99, "iat": 1, "jti": "h"},
@@ -125,6 +132,8 @@ def test_browsers_of_an_ehr_may_call_and_others_may_not(guarded: tuple[Ehr, http
         ({"cds_hooks": True, "host": "0.0.0.0", "auth": "token"}, "by anybody"),
         ({"smart_client_id": "x"}, "no EHR could launch"),
         ({"fhir_servers": ["ftp://x"]}, "is not an address"),
+        ({"fhir_servers": ["https://ehr.example.org*"]}, "is not an address"),
+        ({"fhir_servers": ["https://*/fhir"]}, "is not an address"),
         ({"cds_origins": ["*"]}, "is not an origin"),
         ({"cds_hooks": True, "workers": 2, "database": "postgresql://x"}, "workers 1"),
     ],
@@ -140,6 +149,8 @@ def test_which_fhir_servers_are_read() -> None:
         "https://ehr.example.org/fhir",
         "https://ehr.example.org/fhir/",
         "http://localhost:8093/v/r4/sim/x/fhir",
+        "HTTPS://EHR.example.org:443/fhir",
+        "http://localhost:8093/v/r4/sim/WzIsIiJd_-0=/fhir",
     ):
         assert allowed_server(servers, good)
     for bad in (
@@ -148,5 +159,22 @@ def test_which_fhir_servers_are_read() -> None:
         *("http://localhost:8093/v/r4/%2e%2e/admin", "http://localhost:8093/v/r4/%252e%252e/admin"),
         *("http://localhost:8093/v/r4/x?y=/fhir", "http://localhost:8093/v/r4/x#/fhir", "http://localhost:8093/v/r4/%3fx"),
         *("http://localhost:8093/v/r4/%2fx", "http://localhost:8093/v/r4//x", "http://localhost:8093/v/r4/a;b"),
+        *("http://localhost:8093%2fv%2fr4%2f.evil.test/x", "http://localhost%3a8093%2fv%2fr4%2fx.evil.test"),
+        *("http://localhost:8093/v/r4/%c0%ae%c0%ae/admin", "http://localhost:8093/v/r4/%61", "http://localhost:8093/V/R4/x"),
+        *("http://localhost:8093/v/r4/\uff0e\uff0e/admin", "http://localhost:8093/v/r4/x\n", "\thttp://localhost:8093/v/r4/x"),
+        *("http://localhost:8093\\@evil.test/v/r4/x", "http://localhost:8093/v/r4/..", "http://localhost:8094/v/r4/x"),
+        *("http://localhost:8093.evil.test/v/r4/x", "http://x@localhost:8093/v/r4/x", "http://localhost:99999999/v/r4/x"),
     ):  # fmt: skip
         assert not allowed_server(servers, bad), bad
+
+
+def test_token_for_another_service_is_refused_whatever_host_the_caller_names(tmp_path: Path) -> None:
+    ehr = Ehr(tmp_path)
+    settings = {"cds_issuers": {ISSUER: str(ehr.file)}, "cds_audiences": ["whatelse-at-general"]}
+    settings |= {"host": "0.0.0.0", "auth": "token"}
+    with service(tmp_path, cds_hooks=True, **settings) as opened, client(opened) as http:
+        token = ehr.token("http://other.example.org" + VIEW)
+        relayed = {"authorization": f"Bearer {token}", "host": "other.example.org"}
+        assert http.post(VIEW, json=call(), headers=relayed).status_code == 401
+        meant = {"authorization": f"Bearer {ehr.token('whatelse-at-general')}"}
+        assert http.post(VIEW, json=call(), headers=meant).status_code == 200

@@ -160,6 +160,11 @@ def test_state_is_good_once_in_one_browser_for_some_minutes(opened: Opened) -> N
         (lambda e: setattr(e, "user", "Patient/1?x=/y/Practitioner/3"), "those who treat"),
         (lambda e: setattr(e, "user", "https://elsewhere.example.org/Practitioner/3"), "those who treat"),
         (lambda e: setattr(e, "user", ""), "those who treat"),
+        (lambda e: (setattr(e, "user", ""), e.spoil.update(profile="Practitioner/3")), "those who treat"),
+        (lambda e: setattr(e, "user", "Practitioner/7\n"), "those who treat"),
+        (lambda e: setattr(e, "user", "PRACTITIONER/7"), "those who treat"),
+        (lambda e: setattr(e, "user", "Practitioner/7#Patient/1"), "those who treat"),
+        (lambda e: setattr(e, "user", "RelatedPerson/7"), "those who treat"),
         (lambda e: e.spoil.update(nonce="other"), "could not be verified"),
         (lambda e: e.spoil.update(aud="other"), "could not be verified"),
         (lambda e: e.spoil.update(iss="http://other"), "could not be verified"),
@@ -173,6 +178,26 @@ def test_what_goes_wrong_is_a_page_that_says_so(opened: Opened, change: Callable
     change(opened[0])
     refused(launch(opened, launch="x"), says)
     assert not [name for name in opened[2].cookies if name == "whatelse_launch"]
+
+
+def test_addresses_of_the_sign_in_that_are_none(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    for odd in ("javascript:alert(1)", "ftp://x", 7, "//evil.test/authorize"):
+        found = {"authorization_endpoint": odd, "token_endpoint": "http://x/token", "jwks_uri": "http://x/keys"}
+        monkeypatch.setattr("whatelse.server.ehr.smart.oauth.request_json", lambda *_, f=found, **__: f)
+        refused(launch(opened, launch="x"), "not safe")
+
+
+def test_sign_out_takes_the_cookie_back_in_a_frame_too(opened: Opened) -> None:
+    http = opened[2]
+    given = launch(opened, launch="x").headers.get_list("set-cookie")
+    csrf = http.get("/api/session").json()["csrf"]
+    taken = http.delete("/smart/session", headers={"x-whatelse-csrf": csrf}).headers["set-cookie"]
+
+    def attributes(cookie: str) -> set[str]:
+        return {part for part in cookie.lower().split("; ")[1:] if not part.startswith(("max-age", "expires"))}
+
+    opening = next(cookie for cookie in given if cookie.startswith("whatelse_launch"))
+    assert attributes(opening) == attributes(taken) and "samesite=strict" in attributes(taken)
 
 
 def test_scopes_are_the_least_needed() -> None:
@@ -211,6 +236,23 @@ def test_client_proves_itself_by_a_key(tmp_path: Path, kind: str) -> None:
             ehr.redirect, ehr.client_keys = url + "/smart/callback", url + "/smart/keys"
             key_of(launch((ehr, made, http), launch="xyz"))
             assert ehr.problems == [] and "d" not in http.get("/smart/keys").json()["keys"][0]
+
+
+def test_secret_kinds_of_user_and_role_are_as_configured(tmp_path: Path) -> None:
+    with running(Ehr(memory(visit_resources()), user="PractitionerRole/9", secret="s:3 cret")) as ehr:
+        settings = {"smart_client_id": CLIENT, "fhir_servers": [ehr.issuer], "auth": "token"}
+        settings |= {"smart_client_secret": ehr.secret, "smart_users": ["PractitionerRole"], "smart_role": "viewer"}
+        with service(tmp_path, **settings) as made, live(made) as url, httpx.Client(base_url=url, timeout=60) as http:
+            assert ehr.secret not in repr(made.settings)
+            ehr.redirect = url + "/smart/callback"
+            key = key_of(launch((ehr, made, http), launch="xyz"))
+            assert ehr.problems == []
+            assert http.get(f"/api/visits/{key}").status_code == 200
+            csrf = {"x-whatelse-csrf": http.get("/api/session").json()["csrf"]}
+            decision = http.post(f"/api/visits/{key}/decisions", json=wanted("head injury"), headers=csrf)
+            assert decision.status_code == 403 and "viewer" in decision.json()["detail"]
+            ehr.user = "Practitioner/9"
+            refused(launch((ehr, made, http), launch="xyz"), "those who treat")
 
 
 # ---- in a browser, before the FHIR server of ../shared/ehr

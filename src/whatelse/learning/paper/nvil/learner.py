@@ -63,16 +63,13 @@ class EpochEnd(EpochRecord):
 class NvilResult:
     """The learned model and the course of learning.
 
-    phi (m, n + 1), its last column the bias; phi_extra (m,) is phi_0'; centre (n,) the column means that the
-    recognition model takes off its input. `stopped` says that on_epoch ended training before `epochs`.
+    phi (m, n + 1), its last column the bias; phi_extra (m,) is phi_0'.
     """
 
     model: NoisyOr
     history: list[EpochRecord]
     phi: NDArray[np.float64]
     phi_extra: NDArray[np.float64]
-    centre: NDArray[np.float64]
-    stopped: bool
 
 
 def fit_nvil(
@@ -82,25 +79,22 @@ def fit_nvil(
     settings: NvilSettings | None = None,
     seed: int = 0,
     *,
-    device: str = "cpu",
-    on_epoch: Callable[[EpochEnd], bool | None] | None = None,
+    on_epoch: Callable[[EpochEnd], None] | None = None,
     checkpoint: Path | None = None,
 ) -> NvilResult:
     """Learn from X (N, n) of 0/1, beginning at `start`.
 
-    Priors, the entries of `start.frozen` and all parameters of the anchor columns stay as they are. An epoch costs
-    O(N (n (m + hidden) + S m P)) with P findings present in a visit.
+    Priors and all parameters of the anchor columns stay as they are. An epoch costs O(N (n (m + hidden) + S m P)), P
+    the findings present in a visit.
 
-    `on_epoch` is called after each epoch; if it returns True, training ends there. With `checkpoint`, the file is
-    rewritten after each call, and a later call with the same arguments goes on from it: the result is bit for bit that
-    of an uninterrupted run (on a CPU; a GPU adds in no fixed order). An epoch cut short is run again, so `on_epoch`
-    may see an epoch twice but never misses one.
+    `on_epoch` is called after each epoch. With `checkpoint`, the file is rewritten after each call, and a later call
+    with the same arguments goes on from it: the result is bit for bit that of an uninterrupted run. An epoch cut short
+    is run again, so `on_epoch` may see an epoch twice but never misses one.
     """
     settings = settings or NvilSettings()
     columns = _check(X, start, anchor_columns)
-    training = Training(X, start, columns, settings, seed, torch.device(device))
+    training = Training(X, start, columns, settings, seed)
     history: list[EpochRecord] = []
-    stopped = False
     fingerprint = _fingerprint(X, start, columns, settings, seed)
     if checkpoint is not None and checkpoint.exists():
         state, book = read_checkpoint(checkpoint, fingerprint)
@@ -114,16 +108,12 @@ def fit_nvil(
         record = EpochRecord(epoch, bound, supervised, time.perf_counter() - began)
         history.append(record)
         if on_epoch is not None:
-            stopped = on_epoch(EpochEnd(**vars(record), model=training.snapshot())) is True
+            on_epoch(EpochEnd(**vars(record), model=training.snapshot()))
         if checkpoint is not None:
             write_checkpoint(checkpoint, fingerprint, training.state(), {"history": [vars(r) for r in history]})
-        if stopped:
-            break
 
-    phi = training.parameters["phi"].cpu().double().numpy()
-    phi_extra = training.parameters["phi_extra"].cpu().double().numpy()
-    centre = training.visits.centre.cpu().double().numpy()
-    return NvilResult(training.snapshot()(), history, phi, phi_extra, centre, stopped)
+    phi, phi_extra = (training.parameters[name].double().numpy() for name in ("phi", "phi_extra"))
+    return NvilResult(training.snapshot()(), history, phi, phi_extra)
 
 
 @contextmanager
@@ -166,6 +156,6 @@ def _fingerprint(
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     for array in (X.indptr, X.indices, anchor_columns):
         digest.update(np.asarray(array, np.int64).tobytes())
-    for array in (start.prior, start.fail, start.leak, start.frozen):
+    for array in (start.prior, start.fail, start.leak):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

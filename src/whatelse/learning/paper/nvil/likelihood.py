@@ -11,14 +11,12 @@ so u = -theta for failures (f = sigmoid(theta)) and u = theta for leaks: one tab
     z_j = sum_i y_i w_ij,   log P(x | y) = -sum_{j absent} z_j + sum_{j present} log(1 - e^-z_j)
     d log P / dw_ij = y_i (x_j / (1 - e^-z_j) - 1),   dw/du = sigmoid(u) = 1 - e^-w
 
-The sum over absent findings is linear in y, so only present ones are visited. There are two implementations of
-this, equal but for rounding: tensor operations for any device, and compiled loops for the CPU, faster
-there because they skip the conditions that are off.
+The sum over absent findings is linear in y, so only present ones are visited. Compiled loops skip the
+conditions that are off.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -44,34 +42,6 @@ def log_likelihood(
 
     table (n, m + 1) of costs w; columns (B, P) of present findings, padded with n; y (B, S, m) of 0/1; weight (B, S).
     """
-    log_p, dw = (_compiled if table.device.type == "cpu" else _tensors)(table, columns, y, weight, gradient)
-    if dw is None:
-        return log_p, None
-    dw -= torch.cat([torch.einsum("bs,bsi->i", weight, y), weight.sum()[None]])
-    return log_p, dw.mul_(-torch.expm1(-table))
-
-
-def _tensors(table: Tensor, columns: Tensor, y: Tensor, weight: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
-    """log P and sum weight y_i x_j / (1 - e^-z_j): O(B P S m) multiplications and B P S logarithms."""
-    causes = torch.cat([y, torch.ones_like(y[:, :, :1])], 2)  # (B, S, m + 1)
-    # The row of the padding has only a leak of 1/2, for which z + log(1 - e^-z) = log(e^z - 1) is 0.
-    padding = torch.zeros_like(table[:1])
-    padding[0, -1] = math.log(2.0)
-    z = torch.bmm(torch.cat([table, padding])[columns], causes.transpose(1, 2))  # (B, P, S)
-    chance = -torch.expm1(-z).clamp_(max=-SMALLEST_CHANCE)
-    log_p = (z + chance.log()).sum(1) - causes @ table.sum(0)
-    if not gradient:
-        return log_p, None
-    pulls = torch.bmm(weight[:, None] / chance, causes)  # (B, P, m + 1)
-    dw = table.new_zeros(table.shape[0] + 1, table.shape[1])
-    dw.index_add_(0, columns.flatten(), pulls.flatten(0, 1))
-    return log_p, dw[:-1]
-
-
-def _compiled(
-    table: Tensor, columns: Tensor, y: Tensor, weight: Tensor, gradient: bool
-) -> tuple[Tensor, Tensor | None]:
-    """As `_tensors`, with sums and products in float64 within."""
     log_p = np.empty(weight.shape)
     dw = np.zeros(table.shape if gradient else (0, 0))
     on, share = y.to(torch.uint8).numpy(), weight.double().contiguous().numpy()
@@ -80,7 +50,12 @@ def _compiled(
     _visit_present(
         table.double().numpy(), fires.double().numpy(), everything.numpy(), columns.numpy(), on, share, log_p, dw
     )
-    return torch.from_numpy(log_p).to(table.dtype), torch.from_numpy(dw).to(table.dtype) if gradient else None
+    found = torch.from_numpy(log_p).to(table.dtype)
+    if not gradient:
+        return found, None
+    du = torch.from_numpy(dw).to(table.dtype)
+    du -= torch.cat([torch.einsum("bs,bsi->i", weight, y), weight.sum()[None]])
+    return found, du.mul_(fires)
 
 
 @njit(cache=True, error_model="numpy")

@@ -38,7 +38,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Visits:
-    """All visits on the device: the index arrays of the CSR matrix, column means (n,) and anchor columns (m,)."""
+    """All visits: the index arrays of the CSR matrix, column means (n,) and anchor columns (m,)."""
 
     indptr: Tensor
     indices: Tensor
@@ -50,12 +50,12 @@ class Visits:
         n = self.centre.numel()
         first, last = self.indptr[rows], self.indptr[rows + 1]
         width = max(int((last - first).max()), 1)
-        at = first[:, None] + torch.arange(width, device=rows.device)
+        at = first[:, None] + torch.arange(width)
         present = at < last[:, None]
         columns = self.indices[at.clamp_(max=max(self.indices.numel() - 1, 0))] if self.indices.numel() else at
         columns = torch.where(present, columns, n)
 
-        x = torch.zeros(rows.numel(), n + 1, dtype=self.centre.dtype, device=rows.device)
+        x = torch.zeros(rows.numel(), n + 1, dtype=self.centre.dtype)
         x.scatter_(1, columns, 1.0)  # what is padding lands in the last column, which is the constant 1 anyway
         anchors = x[:, self.anchor_columns]
         x[:, :n] -= self.centre
@@ -97,21 +97,20 @@ class Training:
         anchor_columns: NDArray[np.int64],
         settings: NvilSettings,
         seed: int,
-        device: torch.device,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         m, n = start.m, start.n
-        self.settings, self.seed, self.device, self.start = settings, seed, device, start
+        self.settings, self.seed, self.start = settings, seed, start
 
         def put(array: ArrayLike, kind: torch.dtype = dtype) -> Tensor:
-            return torch.from_numpy(np.array(array, order="C")).to(device, kind)
+            return torch.from_numpy(np.array(array, order="C")).to(kind)
 
         centre = np.bincount(X.indices, minlength=n) / X.shape[0]
         self.visits = Visits(
             put(X.indptr, torch.int64), put(X.indices, torch.int64), put(centre), put(anchor_columns, torch.int64)
         )
         fires = np.vstack([1.0 - start.fail, start.leak]).T  # (n, m + 1): P(this cause turns the finding on)
-        free = ~start.frozen.T
+        free = np.ones(fires.shape, bool)
         free[anchor_columns] = False
         self.free = put(free, torch.bool)
         self.fixed = put(-np.log1p(-np.minimum(fires, 1.0 - 1e-12)))
@@ -121,7 +120,7 @@ class Training:
         random = self._generator(epoch=0)
 
         def uniform(width: float, *shape: int) -> Tensor:
-            return ((torch.rand(*shape, generator=random, dtype=dtype, device=device) * 2 - 1) * width).to(dtype)
+            return ((torch.rand(*shape, generator=random, dtype=dtype) * 2 - 1) * width).to(dtype)
 
         self.parameters = {
             "u": put(np.log(inside) - np.log1p(-inside)),
@@ -131,19 +130,19 @@ class Training:
             "out": uniform(settings.hidden**-0.5, settings.hidden),
         }
         self.squares = {name: torch.zeros_like(value) for name, value in self.parameters.items()}
-        self.moments = torch.zeros(2, dtype=dtype, device=device)  # mean and variance of the signal
+        self.moments = torch.zeros(2, dtype=dtype)  # mean and variance of the signal
 
     def _generator(self, epoch: int) -> torch.Generator:
         """The random numbers of one epoch depend on nothing but the seed and its number."""
         word = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
-        return torch.Generator(device=self.device).manual_seed(int(word))
+        return torch.Generator().manual_seed(int(word))
 
     def run_epoch(self, epoch: int) -> tuple[float, float]:
         """One pass over the visits in random order; the means per visit of bound and supervised term."""
         random = self._generator(epoch)
         count = self.visits.indptr.numel() - 1
-        order = torch.randperm(count, generator=random, device=self.device)
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        order = torch.randperm(count, generator=random)
+        totals = torch.zeros(2, dtype=torch.float64)
         for first in range(0, count, self.settings.minibatch):
             rows = order[first : first + self.settings.minibatch]
             smoothing = 0.0 if epoch == 1 and first == 0 else self.settings.smoothing
@@ -167,10 +166,10 @@ class Training:
         logits = batch.x @ now["phi"].T
         q = torch.sigmoid(logits)
         size = (count, samples, q.shape[1])
-        y = (torch.rand(size, generator=random, dtype=q.dtype, device=q.device) < q[:, None]).to(q.dtype)
+        y = (torch.rand(size, generator=random, dtype=q.dtype) < q[:, None]).to(q.dtype)
 
         table = cost_table(now["u"], self.fixed, self.free)
-        share = torch.full(size[:2], 1.0 / (samples * count), dtype=q.dtype, device=q.device)
+        share = torch.full(size[:2], 1.0 / (samples * count), dtype=q.dtype)
         log_p, u = log_likelihood(table, batch.columns, y, share, gradient=theta)
         bound = log_p + log_bernoulli(y, self.prior_logits) - log_bernoulli(y, logits)  # (B, S)
 
@@ -208,9 +207,9 @@ class Training:
             self.parameters[name].addcdiv_(gradient, square.sqrt().add_(1e-8), value=rate)
 
     def snapshot(self) -> Callable[[], NoisyOr]:
-        """The model as it is now, built when called; what is frozen comes back exactly as it was given."""
-        start, free = self.start, self.free.cpu().numpy()
-        u = self.parameters["u"].cpu().double().numpy().copy()
+        """The model as it is now, built when called; anchors come back exactly as they were given."""
+        start, free = self.start, self.free.numpy()
+        u = self.parameters["u"].double().numpy().copy()
 
         def model() -> NoisyOr:
             fires = 1.0 / (1.0 + np.exp(-u))
@@ -222,9 +221,9 @@ class Training:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that the next epoch depends on, by name."""
-        state = {name: value.cpu().numpy() for name, value in self.parameters.items()}
-        state |= {f"square.{name}": value.cpu().numpy() for name, value in self.squares.items()}
-        return state | {"moments": self.moments.cpu().numpy()}
+        state = {name: value.numpy() for name, value in self.parameters.items()}
+        state |= {f"square.{name}": value.numpy() for name, value in self.squares.items()}
+        return state | {"moments": self.moments.numpy()}
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Take up where `state` was taken."""

@@ -48,6 +48,7 @@ ABOUT = (
     "judgement and does not replace it, and writes nothing into the record."
 )
 NO_CARDS = b'{"cards": []}'
+TOLERANCE = 0.01  # of a card's probability, which is shown in whole percent
 READERS = 16  # threads that wait for FHIR servers
 FETCHERS = 64  # threads for the single requests of those reads
 CLERKS = 4  # threads that check tokens and note feedback
@@ -157,7 +158,7 @@ class Cards:
             return Answer(NO_CARDS, call.user)
         service, user = self.service, call.user
         visit, state, tagger = seen.visit, service.store.state(seen.visit.id), service.tagger
-        known, reading, threshold = tagger.settle(state), tagger.read(visit), self.threshold.value()
+        known, reading, threshold = tagger.settle(state), tagger.read(visit, TOLERANCE), self.threshold.value()
         evidence, before = evidence_of(reading), self.log.of_visit(visit.id)
         shown = self.shows(user)
         chosen, top = choose(reading, known, [c for c in before if c.shown == shown], threshold, evidence)
@@ -256,8 +257,8 @@ async def caller(request: Request) -> None:
         return
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     settings = cards.service.settings
-    base = settings.public or f"{request.url.scheme}://{request.headers.get('host', '')}"
-    called = base + request.scope.get(CALLED, request.url.path)
+    base = settings.public or (f"http://{request.headers.get('host', '')}" if settings.loopback else None)
+    called = base and base + request.scope.get(CALLED, request.url.path)
     try:
         if scheme.lower() != "bearer" or not token.strip():
             raise TokenRefused("missing")

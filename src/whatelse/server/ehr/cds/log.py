@@ -2,8 +2,8 @@
 
 Feedback names a card by its number alone, so cards are kept: in memory for those just shown, in the database for as
 long as the setting `cds_days` says. Rows are written by a thread of their own, many in one commit: nobody waits for the
-disk to see a card. The same commit writes an audit line with the digests of the cards and their outcomes, so the audit
-tells of no card that a crash or a full disk has taken.
+disk to see a card. The same commit writes an audit line with the digests of cards and looks and with outcomes, so the
+audit tells of no card that a crash or a full disk has taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from whatelse.server.lru import Lru
 from whatelse.store import Event, StoreError, chain, schema
-from whatelse.store.cross_check import CARDS_REMOVED, CARDS_WRITTEN
+from whatelse.store.cross_check import CARDS_REMOVED, CARDS_WRITTEN, digest
 from whatelse.store.engine import reading, writing
 from whatelse.store.queue_writer import QueueWriter
 from whatelse.store.retention import cutoff
@@ -73,6 +73,7 @@ class CardLog(QueueWriter):
         self._engine = engine
         self._visits: Lru[str, tuple[Card, ...]] = Lru(VISITS)
         self._cards: Lru[str, Card] = Lru(4 * VISITS)
+        self._changing = threading.Lock()  # of the two above
         self._mode: tuple[float, str | None] = (-10.0, None)
         self.failed = 0
         super().__init__("whatelse-cards")  # the queue has functions of a connection, threading.Event
@@ -94,27 +95,30 @@ class CardLog(QueueWriter):
     def keep(self, cards: Sequence[Card], look: Look) -> None:
         """Remember a look and the cards it gave; a card that is there already stays as it was."""
         new = []
-        for card in cards:
-            known = self.of_visit(card.visit)
-            if all(card.uuid != other.uuid for other in known):
-                self._visits.put(card.visit, (*known, card))
-                self._cards.put(card.uuid, card)
-                new.append(card)
+        with self._changing:
+            for card in cards:
+                known = self.of_visit(card.visit)
+                if all(card.uuid != other.uuid for other in known):
+                    self._visits.put(card.visit, (*known, card))
+                    self._cards.put(card.uuid, card)
+                    new.append(card)
 
         def write(connection: sa.Connection, told: dict[str, dict[str, str]]) -> None:
             for card in new:
                 if connection.execute(sa.select(_card.c.uuid).where(_card.c.uuid == card.uuid)).first() is None:
                     connection.execute(_card.insert().values(**_row(card)))
-                    told["cards"][card.uuid] = card_digest(card)
+                    told["cards"][card.uuid] = digest(card, chain.CARD)
             connection.execute(_look.insert().values(**_row(look)))
+            told["looks"][digest(look, chain.LOOK)] = ""
 
         self._queue.put(write)
 
     def settle(self, card: Card, outcome: str, reason: str | None) -> None:
         """Note what came of a card."""
         done = replace(card, outcome=outcome, reason=reason)
-        self._cards.put(card.uuid, done)
-        self._visits.put(card.visit, tuple(done if c.uuid == card.uuid else c for c in self.of_visit(card.visit)))
+        with self._changing:
+            self._cards.put(card.uuid, done)
+            self._visits.put(card.visit, tuple(done if c.uuid == card.uuid else c for c in self.of_visit(card.visit)))
         change = _card.update().where(_card.c.uuid == card.uuid).values(outcome=outcome, reason=reason)
 
         def write(connection: sa.Connection, told: dict[str, dict[str, str]]) -> None:
@@ -194,13 +198,13 @@ class CardLog(QueueWriter):
             last = None in items
 
     def _commit(self, batch: list[Write]) -> None:
-        told: dict[str, dict[str, str]] = {"cards": {}, "outcomes": {}}
+        told: dict[str, dict[str, str]] = {"cards": {}, "outcomes": {}, "looks": {}}
         try:
             with writing(self._engine) as connection:
                 for work in batch:
                     work(connection, told)
                 if any(told.values()):
-                    _audit(connection, CARDS_WRITTEN, told)
+                    _audit(connection, CARDS_WRITTEN, {**told, "looks": list(told["looks"])})
         except (StoreError, sa.exc.SQLAlchemyError, ValueError):
             if len(batch) == 1:
                 self.failed += 1
@@ -224,11 +228,6 @@ def prune(engine: sa.Engine, days: float, at: datetime | None = None) -> int:
 def _audit(connection: sa.Connection, event: str, detail: dict[str, Any]) -> None:
     head = chain.lock(connection, schema.audit)
     chain.append(connection, schema.audit, [Event(event, "whatelse", detail=detail).row()], head)
-
-
-def card_digest(card: Card) -> str:
-    """A digest of a card as it was made, for the audit: a card that was changed later does not fit it."""
-    return chain.link("", [getattr(card, name) for name in chain.CARD])
 
 
 def _row(item: Card | Look) -> dict[str, Any]:

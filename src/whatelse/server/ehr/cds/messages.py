@@ -95,8 +95,8 @@ def parse(model: type[M], body: bytes) -> M:
     """
     try:
         return model.model_validate(json.loads(body))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise RequestValidationError([{"loc": ("body",), "type": "json_invalid"}]) from None
     except ValidationError as wrong:
         said = wrong.errors(include_url=False, include_context=False, include_input=False)
         raise RequestValidationError([{**e, "loc": ("body", *e["loc"])} for e in said]) from None
+    except (ValueError, RecursionError):  # also a number of more digits than Python reads
+        raise RequestValidationError([{"loc": ("body",), "type": "json_invalid"}]) from None

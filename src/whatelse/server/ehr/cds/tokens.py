@@ -9,6 +9,7 @@ from whatelse.server.ehr.settings import EhrSettings
 from whatelse.server.security.jwks import LEEWAY, KeySet, TokenRefused, unverified_issuer, verify
 
 LONGEST = 3600  # seconds that a token may be valid for
+LONGEST_ID = 500  # characters of a `jti`: used ones are kept
 REMEMBERED = 200_000  # used tokens in memory
 
 
@@ -26,17 +27,21 @@ class Callers:
         """Whether a call needs a token. Without `cds_issuers` only this machine can call, and needs none."""
         return bool(self.keys)
 
-    def caller(self, token: str, address: str) -> str:
-        """The issuer of a token for `address`; TokenRefused for any other token. May fetch keys."""
+    def caller(self, token: str, address: str | None) -> str:
+        """The issuer of a token for `address` or one of `cds_audiences`; TokenRefused for any other token.
+
+        May fetch keys. address: as it was called; None if the caller could have made up the name of the host.
+        """
         issuer = unverified_issuer(token)
         keys = self.keys.get(issuer)
         if keys is None:
             raise TokenRefused("issuer")
-        audience = [address, address.rstrip("/"), *self._audiences]
+        audience = [*self._audiences, *((address, address.rstrip("/")) if address else ())]
         claims = verify(token, keys, issuer, audience, ("exp", "iat", "iss", "aud", "jti"))
-        if not isinstance(claims["jti"], str) or claims["exp"] - time.time() > LONGEST:
+        number, expires = claims["jti"], float(claims["exp"])
+        if not isinstance(number, str) or len(number) > LONGEST_ID or expires - time.time() > LONGEST:
             raise TokenRefused("claims")
-        self._use_once(issuer, claims["jti"], float(claims["exp"]))
+        self._use_once(issuer, number, expires)
         return issuer
 
     def _use_once(self, issuer: str, number: str, expires: float) -> None:

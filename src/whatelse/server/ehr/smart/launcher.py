@@ -21,11 +21,9 @@ from whatelse.server.ehr.smart.oauth import (
     Endpoints,
     LaunchError,
     ask_token,
-    authorize_url,
-    challenge,
+    authorization_request,
     discover,
     missing_scopes,
-    scopes,
     user_of,
 )
 from whatelse.server.lru import Lru
@@ -224,25 +222,6 @@ class Smart:
             raise HTTPException(404, "that visit was not launched here")
         banner = held.banner if launch.banner else None
         return {"patient": banner, "user": person.name, "ends": launch.until, "unseen": list(held.unseen)}
-
-
-def authorization_request(
-    endpoints: Endpoints,
-    issuer: str,
-    client: str,
-    redirect: str,
-    state: str,
-    verifier: str,
-    nonce: str,
-    launch: str | None,
-) -> str:
-    """The address of the EHR's sign-in for one launch (PKCE with S256). launch: None for a standalone launch."""
-    asked = {
-        "response_type": "code", "client_id": client, "redirect_uri": redirect, "state": state,
-        "scope": scopes(launch is not None, endpoints.letters), "aud": issuer, "nonce": nonce,
-        "code_challenge": challenge(verifier), "code_challenge_method": "S256",
-    }  # fmt: skip
-    return authorize_url(endpoints, asked | ({"launch": launch} if launch is not None else {}))
 
 
 def _banner(resources: Resources, patient: str) -> dict[str, Any]:

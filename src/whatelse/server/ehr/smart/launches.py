@@ -84,14 +84,15 @@ class Launches:
     def come_back(self, state: str, browser: str) -> Pending:
         """The launch of a state, once, in the browser that it began in."""
         own = (_launch.c.name == digest(state), _launch.c.visit == "", _launch.c.until > _now())
-        with writing(self._engine) as connection:
+        with reading(self._engine) as connection:
             sealed = connection.execute(sa.select(_launch.c.sealed).where(*own)).scalar()
-            # what was used stays, empty: of two who come at once one changes the row
-            unused = _launch.update().where(*own, _launch.c.sealed != "").values(sealed="")
-            used = sealed is not None and connection.execute(unused).rowcount == 0
         if sealed is None:
             says = "This launch is not known here, or took too long. Launch the app again from the EHR."
             raise LaunchError("state", says)
+        with writing(self._engine) as connection:
+            # what was used stays, empty: of two who come at once one changes the row
+            unused = _launch.update().where(*own, _launch.c.sealed != "").values(sealed="")
+            used = connection.execute(unused).rowcount == 0
         if used:
             raise LaunchError("replayed", "This launch has been used. Launch the app again from the EHR.")
         found = _unseal(browser, sealed)

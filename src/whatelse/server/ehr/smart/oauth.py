@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import httpx
 import jwt
@@ -88,25 +88,34 @@ def discover(issuer: str) -> Endpoints:
     methods = found.get("code_challenge_methods_supported")
     if isinstance(methods, list) and methods and "S256" not in methods:
         raise LaunchError("pkce", "The EHR's sign-in does not take PKCE with S256.", 502)
-    secure = urlsplit(issuer).scheme == "https"
+    secure = issuer.lower().startswith("https:")
     for url in urls:
-        scheme = urlsplit(url).scheme if isinstance(url, str) else "none"
-        if scheme not in (("https",) if secure else ("http", "https")) and url:
+        if url and not (isinstance(url, str) and url.startswith(("https://",) if secure else ("https://", "http://"))):
             raise LaunchError("discovery", "The EHR's description of its sign-in has an address that is not safe.", 502)
     able = found.get("capabilities")
     letters = not isinstance(able, list) or not able or "permission-v2" in able
     return Endpoints(str(found.get("issuer") or issuer), urls[0], urls[1], urls[2], letters)
 
 
-def challenge(verifier: str) -> str:
-    """S256 of PKCE."""
-    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
-
-
-def authorize_url(endpoints: Endpoints, parameters: dict[str, str]) -> str:
-    """Where the browser goes."""
-    joint = "&" if urlsplit(endpoints.authorize).query else "?"
-    return endpoints.authorize + joint + urlencode(parameters)
+def authorization_request(
+    endpoints: Endpoints,
+    issuer: str,
+    client: str,
+    redirect: str,
+    state: str,
+    verifier: str,
+    nonce: str,
+    launch: str | None,
+) -> str:
+    """The address of the EHR's sign-in for one launch (PKCE with S256). launch: None for a standalone launch."""
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+    asked = {
+        "response_type": "code", "client_id": client, "redirect_uri": redirect, "state": state,
+        "scope": scopes(launch is not None, endpoints.letters), "aud": issuer, "nonce": nonce,
+        "code_challenge": challenge, "code_challenge_method": "S256",
+    }  # fmt: skip
+    joint = "&" if "?" in endpoints.authorize else "?"
+    return endpoints.authorize + joint + urlencode(asked | ({"launch": launch} if launch is not None else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +210,7 @@ def user_of(
         raise LaunchError(refused.reason, unverified, 403) from None
     if claims.get("nonce") != nonce:
         raise LaunchError("nonce", unverified, 403)
-    said = claims.get("fhirUser") or claims.get("profile")
+    said = claims.get("fhirUser")  # and not `profile`, which users of some identity providers write themselves
     user = said if isinstance(said, str) else ""
     for base in bases:
         user = user.removeprefix(base + "/")

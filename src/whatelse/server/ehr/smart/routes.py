@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import logging
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -18,6 +18,7 @@ from whatelse.server.ehr.smart.launches import COOKIE, STATE_COOKIE
 from whatelse.server.ehr.smart.oauth import LaunchError
 from whatelse.server.policies import ANYONE, READ, policy
 from whatelse.server.routing import ANY_JSON, Router, Somebody
+from whatelse.server.settings import Settings
 
 log = logging.getLogger("whatelse.server")
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>whatelse</title>
@@ -40,12 +41,18 @@ def page(title: str, text: str, status: int = 200) -> HTMLResponse:
     return HTMLResponse(PAGE.format(title=html.escape(title), text=html.escape(text)), status)
 
 
+def _state_cookie(settings: Settings) -> dict[str, Any]:
+    """Attributes of the cookie of a launch under way, which must come back from another site."""
+    samesite = "none" if settings.cookie_samesite == "none" else "lax"
+    return {**settings.cookie, "samesite": samesite, "path": "/smart"}
+
+
 def _refused(smart: Smart, request: Request, problem: LaunchError) -> Response:
     request.state.detail = {"reason": problem.reason}
     smart.service.metrics.count("launches", outcome=problem.reason)
     log.warning("launch failed: reason=%s", problem.reason)
     answer = page("The launch did not work", problem.says, problem.status)
-    answer.delete_cookie(STATE_COOKIE, path="/smart")
+    answer.delete_cookie(STATE_COOKIE, **_state_cookie(smart.service.settings))
     return answer
 
 
@@ -63,17 +70,12 @@ async def launch(request: Request, smart: Here, iss: str = "", launch: str | Non
     except LaunchError as problem:
         return _refused(smart, request, problem)
     answer = RedirectResponse(where, 303)
-    # the cookie must come back from another site
-    lax: Literal["none", "lax"] = "none" if settings.cookie_samesite == "none" else "lax"
-    answer.set_cookie(
-        STATE_COOKIE, browser, max_age=600, httponly=True, secure=settings.cookie_secure, samesite=lax,
-        path="/smart",
-    )  # fmt: skip
+    answer.set_cookie(STATE_COOKIE, browser, max_age=600, **_state_cookie(settings))
     return answer
 
 
 @router.get("/callback", include_in_schema=False)
-@policy(ANYONE, audit="launch sign-in")
+@policy(ANYONE, audit="launch sign-in", per_address=60)
 async def callback(request: Request, smart: Here, state: str = "", code: str = "", error: str = "") -> Response:
     """Back from the EHR's sign-in."""
     settings = smart.service.settings
@@ -85,11 +87,8 @@ async def callback(request: Request, smart: Here, state: str = "", code: str = "
     smart.service.metrics.count("launches", outcome="ok")
     cookie = await smart.run(smart.launches.open, request.cookies.get(COOKIE), key, opened)
     answer = RedirectResponse(f"/visit/{key}?embed=1&smart=1", 303)
-    answer.delete_cookie(STATE_COOKIE, path="/smart")
-    answer.set_cookie(
-        COOKIE, cookie, max_age=int(settings.session_hours * 3600), httponly=True, secure=settings.cookie_secure,
-        samesite=settings.cookie_samesite,
-    )  # fmt: skip
+    answer.delete_cookie(STATE_COOKIE, **_state_cookie(settings))
+    answer.set_cookie(COOKIE, cookie, max_age=int(settings.session_hours * 3600), **settings.cookie)
     return answer
 
 
@@ -119,7 +118,7 @@ async def sign_out(request: Request, response: Response, smart: Here, person: So
     """End the launch: its tokens are forgotten."""
     if cookie := request.cookies.get(COOKIE):
         await smart.run(smart.launches.close, cookie)
-    response.delete_cookie(COOKIE)
+    response.delete_cookie(COOKIE, **smart.service.settings.cookie)
 
 
 @router.get("/keys", include_in_schema=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from whatelse.server.findings import in_words
 from whatelse.server.policies import Lane, policy
 from whatelse.server.routes.workbench import schemas as s
 from whatelse.server.routes.workbench.curator_session import CuratorSession, Here
@@ -83,4 +86,14 @@ def view_of(session: CuratorSession, name: str) -> s.ConditionView:
         suggestions=suggestions,
         refused=list(bench.folder.refusals().get(name, ())),
         hunted=bench.hunted is not None and name in bench.hunted.cohort.conditions,
+        knowledge=_knowledge(session, name),
     )
+
+
+def _knowledge(session: CuratorSession, name: str) -> s.Knowledge | None:
+    found = session.bench.beside_knowledge(name)
+    if found is None:
+        return None
+    tagger = session.service.tagger
+    lifts = [s.Lift(text=in_words(lift.finding, tagger), **asdict(lift)) for lift in found.lifts]
+    return s.Knowledge(entries=list(found.entries), share=found.share, fires=found.fires, lifts=lifts)

@@ -113,6 +113,24 @@ class Suggestion(BaseModel):
     yes: int
 
 
+class Lift(BaseModel):
+    """How many times as common a finding is in cases: by the knowledge base, and in the records; None: not known."""
+
+    finding: str
+    text: str
+    knowledge: float | None
+    records: float | None
+
+
+class Knowledge(BaseModel):
+    """A condition by the knowledge base (entries of it, share of visits) and by the records (share of the anchor)."""
+
+    entries: list[str]
+    share: float | None
+    fires: float
+    lifts: list[Lift]
+
+
 class ConditionView(BaseModel):
     name: str
     title: str
@@ -120,6 +138,7 @@ class ConditionView(BaseModel):
     suggestions: list[Suggestion]
     refused: list[str]
     hunted: bool
+    knowledge: Knowledge | None
 
 
 class Worth(BaseModel):

@@ -44,7 +44,20 @@ function draw(answer) {
   $("refused-box").hidden = view.refused.length === 0;
   $("refused").replaceChildren(...view.refused.map((phrase) => h("li", {}, h("span", { class: "phrase" }, phrase),
     h("button", { type: "button", class: "plain", onclick: () => edit("allow", { phrase, key: "notes", system: null }) }, "Allow again"))));
+  drawKnowledge(view.knowledge);
   mark();
+}
+
+function drawKnowledge(found) {
+  $("knowledge").hidden = !found;
+  if (!found) return;
+  const percent = (p) => `${(100 * p).toFixed(p < 0.01 ? 2 : 1)}%`;
+  $("shares").textContent = found.share === null
+    ? `The knowledge base does not know this condition. The anchor fires in ${percent(found.fires)} of the visits.`
+    : `By the knowledge base (${found.entries.join(", ").replaceAll("_", " ")}) ${percent(found.share)} of emergency visits have it; here the anchor fires in ${percent(found.fires)}.`;
+  const times = (x) => (x === null ? "–" : x >= 9.95 ? x.toFixed(0) : x.toFixed(1));
+  $("lifts").replaceChildren(...found.lifts.map((lift) => h("tr", {}, h("th", { scope: "row" }, lift.text),
+    h("td", { data: { label: "Knowledge base" } }, times(lift.knowledge)), h("td", { data: { label: "These records" } }, times(lift.records)))));
 }
 
 function suggestion(found) {

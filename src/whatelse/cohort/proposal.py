@@ -1,0 +1,81 @@
+"""Proposed conditions: those of the knowledge base that occur often enough in records to learn from.
+
+A condition occurs in a visit if a note names it as present or a billing code is one of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from whatelse.annotators import AnchorSet
+from whatelse.annotators.anchors import Anchor, Condition, plain_code
+from whatelse.cohort.build import build_cohort
+from whatelse.knowledge import Knowledge
+from whatelse.knowledge.entries import plain
+from whatelse.visits import TEXT_FIELDS, Visit
+
+SAMPLE = 20_000  # visits that are looked at
+FEWEST = 30  # visits that name a condition: with fewer, little can be learned
+SHARE = 0.003  # of the visits
+MOST_COMMON = 0.5  # share of the visits; a condition of most visits says little
+MOST = 40  # conditions
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Conditions that occur often enough, the most common first. visits: visits with each; looked_at: of how many."""
+
+    anchors: AnchorSet
+    visits: tuple[int, ...]
+    looked_at: int
+
+
+def anchored_condition(base: Knowledge, name: str) -> Condition:
+    """A condition of the knowledge base with its own names as anchors."""
+    entry, concept = base.conditions[name], base.concepts.get(name)
+    phrases = dict.fromkeys((*entry.names, *(concept.same if concept else ())))
+    anchors = tuple(Anchor("phrase", phrase, TEXT_FIELDS) for phrase in phrases)
+    return Condition(
+        name, entry.title, "history" if entry.kind in ("chronic", "social") else "acute", entry.codes, anchors
+    )
+
+
+def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | None:
+    """The conditions that occur often enough in these visits. None: fewer than two do, or nobody named one in a note.
+
+    A condition that the truth of the visits names is spelled as there. O(length of the notes).
+    """
+    spelled = {plain(name): name for visit in visits for name in visit.truth or ()}
+    visits = [replace(visit, truth=None) if visit.truth else visit for visit in visits]
+    everything = AnchorSet(tuple(anchored_condition(base, name) for name in base.conditions)).anchored()
+    fires = build_cohort(visits, everything, max_terms=0, bigrams=False).A.sum(0)
+    coded = _coded(visits, base)
+    fewest, most = max(FEWEST, SHARE * len(visits)), MOST_COMMON * len(visits)
+    often = [
+        (max(int(count), coded[name]), name)
+        for name, count in zip(everything.names, fires, strict=True)
+        if fewest <= count <= most
+    ]
+    chosen = sorted(often, key=lambda pair: (-pair[0], pair[1]))[:MOST]
+    if len(chosen) < 2:
+        return None
+    found = everything.only(name for _, name in chosen).conditions
+    anchors = AnchorSet(tuple(replace(c, name=spelled.get(plain(c.name), c.name)) for c in found))
+    return Proposal(anchors, tuple(count for count, _ in chosen), len(visits))
+
+
+def _coded(visits: Sequence[Visit], base: Knowledge) -> Counter[str]:
+    """Visits with a billing code of each condition."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    for entry in base.conditions.values():
+        for system, prefixes in entry.codes.items():
+            for prefix in prefixes:
+                owners.setdefault((system, prefix), []).append(entry.name)
+    found: Counter[str] = Counter()
+    for visit in visits:
+        codes = [(code.system, plain_code(code)) for code in visit.billing or ()]
+        starts = {(system, code[:length]) for system, code in codes for length in range(3, len(code) + 1)}
+        found.update({name for start in starts for name in owners.get(start, ())})
+    return found

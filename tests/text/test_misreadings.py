@@ -1,0 +1,110 @@
+"""Misreadings of real notes that were mended, with the shipped lexicon and rules. The sentences are our own."""
+
+from __future__ import annotations
+
+import pytest
+
+from whatelse.text import NoteReader, load_lexicon
+
+READER = NoteReader(load_lexicon())
+
+
+def findings(text: str) -> list[str]:
+    """Findings of a note, without what normal values deny."""
+    return [m.finding for m in READER.mentions(text) if not (m.value and m.finding.startswith("neg:"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hx lung ca, facial swelling, sob", ["lung_cancer", "face_swelling", "dyspnea"]),
+        ("hx migraine, headache", ["hx:migraine", "headache"]),
+        ("hx of copd with sob", ["copd", "dyspnea"]),
+        ("hx of dm, chronic back pain, depression", ["diabetes", "hx:back_pain", "depression"]),
+        ("hx of chest pain, sob", ["hx:chest_pain", "hx:dyspnea"]),
+        ("PMH: htn, back pain", ["hypertension", "hx:back_pain"]),
+        ("h/o autism, fell", ["autism", "fall"]),
+    ],
+)
+def test_a_history_ends_where_complaints_of_today_begin(text: str, expected: list[str]) -> None:
+    found = findings(text)
+    assert [name for name in expected if name not in found] == []
+    assert [name for name in found if name.startswith("hx:") and name not in expected] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "denied", "present"),
+    [
+        ("no LOC, c/o pain to forehead", "loss_of_consciousness", "forehead_pain"),
+        ("denies LOC, immediate pain to shoulder", "loss_of_consciousness", "shoulder_pain"),
+        ("crashed w/o helmet, struck head", "helmet_worn", "head_strike"),
+        ("no rash, fever 104", "rash", "fever"),
+        ("no redness, swollen ankle", "redness", "leg_swelling"),
+        ("no sx of illness, fever prior to death", "fever", "death"),
+    ],
+)
+def test_a_denial_ends_where_something_is_asserted(text: str, denied: str, present: str) -> None:
+    found = findings(text)
+    assert f"neg:{denied}" in found
+    assert present in found and f"neg:{present}" not in found
+
+
+def test_plus_before_a_word_ends_a_denial() -> None:
+    assert "loss_of_consciousness" in findings("no helmet, +LOC")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("neck, hip, ankle, knee pain", {"neck_pain", "hip_pain", "ankle_pain", "knee_pain"}),
+        ("left shoulder and left ankle pain", {"shoulder_pain", "ankle_pain"}),
+        ("pain in knee and rt hip", {"knee_pain", "hip_pain"}),
+        ("L hand/wrist pain", {"hand_pain", "wrist_pain"}),
+        ("lac to chin, knee pain", {"chin_laceration", "knee_pain"}),
+        ("sciatica of leg & knee pain", {"sciatica", "knee_pain"}),
+        ("pop in neck", {"neck_popped_during_injury"}),
+        ("twisted rt ankle", {"ankle_twisting_injury"}),
+        ("landed on r elbow", {"elbow_landing"}),
+        ("fell onto back", {"back_landing"}),
+        ("struck in chest", {"chest_impact"}),
+        ("cut in groin", {"groin_laceration"}),
+        ("inj wrist", {"wrist_injury"}),
+        ("hurt lower back", {"low_back_pain"}),
+        ("arm px", {"arm_pain"}),
+        ("broke wrist", {"wrist_fracture"}),
+    ],
+)
+def test_the_site_of_an_injury_is_a_finding(text: str, expected: set[str]) -> None:
+    assert set(findings(text)) == expected
+
+
+def test_a_landing_is_a_fall_and_an_injury_of_its_site() -> None:
+    wider = set(READER.lexicon.ancestors("knee_landing"))
+    assert {"fall", "knee_impact", "knee_injury", "landing"} <= wider
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fell asleep", []),
+        ("ladder broke", []),
+        ("broke out in hives", ["hives"]),
+        ("weight 12 kg", []),
+        ("bicarb 8", ["acidosis"]),
+        ("afebrile", ["neg:fever"]),
+        ("VS: 38.5 120 90/60 24 92% RA", ["fever", "tachycardia", "tachypnea", "hypoxia"]),
+        ("baby very limp", ["hypotonia"]),
+        ("walks with a limp", ["limping"]),
+        ("recvd DT vax", ["hx:tetanus_vaccine"]),
+        ("dose of hep b", ["hx:hepatitis_b_vaccine"]),
+        ("rash not resolved", ["rash"]),
+        ("cough 4 days later", ["cough"]),
+        ("cut on lid of can", ["laceration"]),
+        ("nasal piercing", []),
+        ("eval of lac to shin", ["shin_laceration"]),
+        ("s/p distal radius fx", ["distal_radius_fracture"]),
+        ("s/p pneumonia", ["hx:pneumonia"]),
+    ],
+)
+def test_mended_misreadings(text: str, expected: list[str]) -> None:
+    assert findings(text) == expected
