@@ -54,13 +54,11 @@ def test_without_labels_codes_keep_their_numbers(folder: Path) -> None:
 
 
 def make(year: int = 2018, **values: object) -> nhamcs.Visit:
-    one = {"AGE": 40.0, "SEX": 1.0, "YEAR": float(year), "VMONTH": 3.0}
-    many: dict[str, tuple[object, ...]] = {"RFV": (), "DRUGID": (), "DIAG": (), "CAUSE": ()}
+    record: dict[str, object] = {"AGE": 40.0, "SEX": 1.0, "YEAR": float(year), "VMONTH": 3.0}
     for name, value in values.items():
-        (many if isinstance(value, tuple) else one)[name] = value  # type: ignore[index]
+        record |= {f"{name}{k}": v for k, v in enumerate(value, 1)} if isinstance(value, tuple) else {name: value}
     labels = {"rfv": {"10100": "Fever"}, "icd10": {"R51-": "Headache"}}
-    numbers = {name: nhamcs._number(value) for name, value in one.items()}
-    return nhamcs._Maker(Path("ed.zip"), labels, has_drugs=True)(7, numbers, many)
+    return nhamcs.VisitMaker(Path("ed.zip"), labels)(7, record)
 
 
 def test_one_record() -> None:

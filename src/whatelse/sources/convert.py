@@ -1,8 +1,8 @@
-"""Cells of one row -> Visit, by a column map. Shared by CSV, JSON Lines and Parquet."""
+"""Cells of one row -> Visit, by a column map. Shared by CSV, JSON Lines, Parquet and data frames."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from whatelse.sources.columns import CODES, Column, ColumnMap, Places
@@ -11,7 +11,8 @@ from whatelse.sources.numbers import parse_number
 from whatelse.sources.report import BadValue, Report
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
-REMEMBERED = 200_000  # codes shared between visits; drug names repeat, and the same object costs nothing
+REMEMBERED = 200_000  # codes shared between visits: drug names repeat
+NO_CODE = "holds a code object without 'system' and 'code'"
 
 
 class Converter:
@@ -21,19 +22,14 @@ class Converter:
         self._missing = columns.missing
         self._known: dict[Any, Code] = {}
         self._file, self._report = file, report
-        self._numbers = [
-            (number, at[0]) for number, at in zip(columns.numbers, places.get("numbers", ()), strict=False)
-        ]
+        numbers = places["numbers"] if columns.numbers else ()
+        self._numbers = [(number, at[0]) for number, at in zip(columns.numbers, numbers, strict=True)]
         self._shown = [(name, at[0]) for name, at in zip(columns.shown, places.get("shown", ()), strict=False) if at]
-        plain = {
-            field: at
-            for field, at in places.items()
-            if field != "shown" and (field != "numbers" or not columns.numbers)
-        }
+        plain = {field: at for field, at in places.items() if field != "shown" and not (field == "numbers" and numbers)}
         self._steps = [(field, *self._step(field, columns.fields[field], at)) for field, at in plain.items()]
 
     def __call__(self, cells: Sequence[Any], row: int) -> Visit:
-        """Raises BadValue with the column that holds the problem."""
+        """BadValue with the column that holds the problem."""
         if self._missing:
             cells = [None if isinstance(cell, str) and cell.strip() in self._missing else cell for cell in cells]
         found: dict[str, Any] = {}
@@ -48,7 +44,7 @@ class Converter:
         return Visit(**found, shown=tuple(shown))
 
     def _measure(self, cells: Sequence[Any], found: dict[str, Any]) -> list[tuple[str, str]]:
-        """Codes of the rules that hold, and numbers for bands. Without one measured, both stay as they were.
+        """Add the codes of the rules that hold, and the numbers for bands.
 
         Returns the measurements that only rules use, for people who label.
         """
@@ -94,87 +90,45 @@ class Converter:
         if field in TEXT_FIELDS:
             return lambda cells, _: _joined([_text(cells[i]) for i in at]), name
         if field in CODES:
-            if len(groups) == 1:
-                return lambda cells, _: self._codes([cells[i] for i in at], column), name
-            both = list(zip(groups, places, strict=True))
-            return lambda cells, _: _together([self._codes([cells[i] for i in at], c) for c, at in both]), name
-        return lambda cells, _: _names([cells[i] for i in at], column.separator), name
+            several = list(zip(groups, places, strict=True))
+            return lambda cells, _: self._codes([([cells[i] for i in at], c) for c, at in several]), name
+        return lambda cells, _: _names(_items([cells[i] for i in at], column.separator)), name
 
-    def _codes(self, cells: list[Any], column: Column) -> tuple[Code, ...] | None:
+    def _codes(self, groups: Iterable[tuple[list[Any], Column]]) -> tuple[Code, ...] | None:
         """() if a cell is there and empty, None if none is there. The same code twice is one code."""
-        items: list[Any] = []
-        if not _items(cells, column.separator, items):
-            return None
-        if column.values is not None:
-            items = [_mapped(item, column.values) for item in items]
-        known, system = self._known, column.system
-        found: dict[Any, Code] = {}
-        for item in items:
-            # Hashing the text is much cheaper than hashing a Code, and texts repeat from visit to visit.
-            if type(item) is str:
-                key: Any = (system, item)
-            elif type(item) is dict:
-                key = (item.get("system"), item.get("code"), item.get("name"), system)
-            else:
-                key = (system, type(item), str(item))
-            try:
-                if key in found:
-                    continue
-                code = known.get(key)
-            except TypeError:  # a code object that holds lists
-                raise BadValue("holds a code object without 'system' and 'code'") from None
-            if code is None:
-                code = _code(item, system)
+        known = self._known
+        found: dict[Any, Code] | None = None
+        for cells, column in groups:
+            items = _items(cells, column.separator)
+            if items is None:
+                continue
+            found, system = {} if found is None else found, column.system
+            for item in items if column.values is None else [_mapped(item, column.values) for item in items]:
+                # Hashing the text is much cheaper than hashing a Code, and texts repeat from visit to visit.
+                if type(item) is str:
+                    key: Any = (system, item)
+                elif type(item) is dict:
+                    key = (system, item.get("system"), item.get("code"), item.get("name"))
+                else:
+                    key = (system, type(item), str(item))
+                try:
+                    code = known.get(key)
+                except TypeError:  # a code object that holds lists
+                    raise BadValue(NO_CODE) from None
                 if code is None:
-                    continue  # nothing between two separators
-                if len(known) >= REMEMBERED:
-                    known.clear()
-                known[key] = code
-            found[key] = code
-        return tuple(found.values())
+                    code = _code(item, system)
+                    if code is None:
+                        continue  # nothing between two separators
+                    if len(known) >= REMEMBERED:
+                        known.clear()
+                    known[key] = code
+                found[key] = code
+        return None if found is None else tuple(found.values() if len(found) < 2 else dict.fromkeys(found.values()))
 
 
 def cell_text(cell: Any) -> str:
-    """A cell as the keys of 'values' are written: 1.0 is "1", as a column of whole numbers with gaps is read."""
+    """A cell as the keys of 'values' are written. A column of whole numbers with gaps is read as floats: 1.0 is "1"."""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
-
-
-def _mapped(item: Any, values: Mapping[str, str | None]) -> Any:
-    """What the map makes of a cell: another text, "" where it stands for nothing, or the cell as it is."""
-    text = cell_text(item)
-    return (values[text] or "") if text in values else item
-
-
-def _together(parts: list[tuple[Code, ...] | None]) -> tuple[Code, ...] | None:
-    there = [part for part in parts if part is not None]
-    return tuple(dict.fromkeys(code for part in there for code in part)) if there else None
-
-
-def _number_object(cell: Any) -> dict[str, float] | None:
-    """Numbers as `write_visits` writes them: {"pulse": 88}, in Parquet a list of pairs."""
-    if cell is None or cell == "":
-        return None
-    try:
-        found = dict(cell)
-        return {str(name): float(value) for name, value in found.items()}
-    except (TypeError, ValueError):
-        raise BadValue("is not an object of numbers by name; map columns of numbers with 'numbers'") from None
-
-
-def _code(item: Any, system: str) -> Code | None:
-    """A code from an item of a list: its text, a number, or an object {system, code, name}."""
-    if isinstance(item, str):
-        return make_code(system, item.strip()) if item.strip() else None
-    if isinstance(item, dict):
-        code, name, own = item.get("code"), item.get("name"), item.get("system") or system
-        if not isinstance(code, str | int) or code == "" or not isinstance(own, str):
-            raise BadValue("holds a code object without 'system' and 'code'")
-        return Code(own, str(code), str(name) if name is not None else None)
-    if isinstance(item, float) and item.is_integer():
-        item = int(item)  # a column of whole numbers with a gap in it is read as floats
-    if isinstance(item, int) and not isinstance(item, bool):
-        return make_code(system, str(item))
-    raise BadValue("is not a list of codes")
 
 
 def make_code(system: str, text: str) -> Code:
@@ -193,25 +147,50 @@ def make_code(system: str, text: str) -> Code:
     return Code(system, text)
 
 
-def _items(cells: list[Any], separator: str, items: list[Any]) -> bool:
-    """Collect the items of the cells; False if every cell is None."""
-    there = False
+def _mapped(item: Any, values: Mapping[str, str | None]) -> Any:
+    """What the map makes of a cell: another text, "" where it stands for nothing, or the cell as it is."""
+    text = cell_text(item)
+    return (values[text] or "") if text in values else item
+
+
+def _number_object(cell: Any) -> dict[str, float] | None:
+    """Numbers as `write_visits` writes them: {"pulse": 88}, in Parquet a list of pairs."""
+    if cell is None or cell == "":
+        return None
+    try:
+        return {str(name): float(value) for name, value in dict(cell).items()}
+    except (TypeError, ValueError):
+        raise BadValue("is not an object of numbers by name; map columns of numbers with 'numbers'") from None
+
+
+def _code(item: Any, system: str) -> Code | None:
+    """A code from an item of a list: its text, a whole number, or an object {system, code, name}."""
+    if isinstance(item, dict):
+        code, name, own = item.get("code"), item.get("name"), item.get("system") or system
+        if not isinstance(code, str | int) or code == "" or not isinstance(own, str):
+            raise BadValue(NO_CODE)
+        return Code(own, str(code), str(name) if name is not None else None)
+    if isinstance(item, bool) or not (isinstance(item, str | int) or (isinstance(item, float) and item.is_integer())):
+        raise BadValue("is not a list of codes")
+    text = cell_text(item)
+    return make_code(system, text) if text else None
+
+
+def _items(cells: list[Any], separator: str) -> list[Any] | None:
+    """The items of the cells; None if every cell is None."""
+    items: list[Any] = []
     for cell in cells:
-        if cell is None:
-            continue
-        there = True
         if isinstance(cell, str):
             items += cell.split(separator) if cell else ()
         elif isinstance(cell, list | tuple):
             items += cell
-        else:
+        elif cell is not None:
             items.append(cell)
-    return there
+    return items if any(cell is not None for cell in cells) else None
 
 
-def _names(cells: list[Any], separator: str) -> tuple[str, ...] | None:
-    items: list[Any] = []
-    if not _items(cells, separator, items):
+def _names(items: list[Any] | None) -> tuple[str, ...] | None:
+    if items is None:
         return None
     if not all(isinstance(item, str) for item in items):
         raise BadValue("is not a list of condition names")

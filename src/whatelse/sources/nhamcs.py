@@ -27,45 +27,26 @@ from typing import Any
 import pyreadstat
 
 from whatelse.errors import InputError
+from whatelse.sources.codings import load_codings
 from whatelse.sources.description import Description
 from whatelse.sources.report import BadValue, Report
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, INJURY, vital_codes
-from whatelse.visits import Code, Sex, Visit
+from whatelse.visits import OLDEST, Code, Sex, Visit
 
 CHUNK = 4_000  # rows; about 20 MB of Python objects at a time
 LARGEST = 4 << 30  # bytes; a survey year is about 0.1 GB, anything above this is not one
 FIRST_ICD10_YEAR = 2016
+PALPATED = 998  # instead of a measurement: "palpated", "by Doppler"
 
 NEEDED = ("AGE", "SEX", "RFV1", "DIAG1")
 REPEATED = {"RFV": 5, "DRUGID": 30, "DIAG": 5, "CAUSE": 3}
-SINGLE = (
-    *("YEAR", "VMONTH", "AGE", "SEX", "ARREMS", "INJURY", "ADMITHOS"),
-    *("TEMPF", "PULSE", "RESPR", "BPSYS", "POPCT", "IMMEDR", "PAINSCALE"),
-)
-CHRONIC = {
-    "ETOHAB": "alcohol misuse",
-    "ALZHD": "dementia",
-    "ASTHMA": "asthma",
-    "CANCER": "cancer",
-    "CEBVD": "cerebrovascular disease",
-    "CKD": "chronic kidney disease",
-    "COPD": "chronic obstructive pulmonary disease",
-    "CHF": "congestive heart failure",
-    "CAD": "coronary artery disease",
-    "DEPRN": "depression",
-    "DIABTYP1": "diabetes type 1",
-    "DIABTYP2": "diabetes type 2",
-    "DIABTYP0": "diabetes type unknown",
-    "ESRD": "end-stage renal disease",
-    "HPE": "history of thromboembolism",
-    "EDHIV": "hiv infection",
-    "HYPLIPID": "hyperlipidaemia",
-    "HTN": "hypertension",
-    "OBESITY": "obesity",
-    "OSA": "obstructive sleep apnoea",
-    "OSTPRSIS": "osteoporosis",
-    "SUBSTAB": "substance misuse",
+CHRONIC = load_codings().flags  # the survey's column in lower case -> code
+VITALS = {
+    **{"temperature": "TEMPF", "pulse": "PULSE", "respirations": "RESPR", "systolic": "BPSYS"},
+    **{"saturation": "POPCT", "triage": "IMMEDR", "pain": "PAINSCALE"},
 }
+FLAGS = {"ARREMS": AMBULANCE, "INJURY": INJURY}
+SINGLE = ("YEAR", "VMONTH", "AGE", "SEX", *FLAGS, "ADMITHOS", *VITALS.values(), *(flag.upper() for flag in CHRONIC))
 LABEL_FILES = {"rfv": "rfv_labels", "drug": "drug_labels", "icd10": "diagnosis_labels", "cause": "cause_labels"}
 SEXES: dict[float, Sex] = {1: "F", 2: "M"}
 
@@ -141,36 +122,24 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
             f"among its {len(found)} columns",
             file=path,
         )
-    groups = {stem: [f"{stem}{k}" for k in range(1, n + 1) if f"{stem}{k}" in found] for stem, n in REPEATED.items()}
-    singles = [name for name in (*SINGLE, *CHRONIC) if name in found]
-    absent = [name for name in (*SINGLE, *CHRONIC) if name not in found]
-    absent += [stem + "*" for stem, columns in groups.items() if not columns]
+    absent = [name for name in SINGLE if name not in found]
+    absent += [f"{stem}*" for stem in REPEATED if f"{stem}1" not in found]
     if absent:
         report.note(f"{path.name}: no column {', '.join(absent)}; their findings are missing")
-
-    use = [found[name] for name in (*singles, *(column for columns in groups.values() for column in columns))]
-    make = _Maker(path, labels, has_drugs=bool(groups["DRUGID"]))
+    repeated = [f"{stem}{k}" for stem, most in REPEATED.items() for k in range(1, most + 1)]
+    use = [name for name in (*SINGLE, *repeated) if name in found]
+    make = VisitMaker(path, labels)
     for start in range(0, meta.number_rows or 0, CHUNK):
         try:
             data, _ = pyreadstat.read_sas7bdat(
-                sas, usecols=use, output_format="dict", row_offset=start, row_limit=CHUNK
+                sas, usecols=[found[name] for name in use], output_format="dict", row_offset=start, row_limit=CHUNK
             )
         except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
             raise InputError("the SAS data set is damaged or cut short", file=path, row=start + 1) from None
-        columns: dict[str, list[Any]] = {name: data[found[name]] for name in singles}
-        size = len(columns["AGE"])
-        repeated = {
-            stem: list(zip(*(data[found[name]] for name in names), strict=True)) if names else [()] * size
-            for stem, names in groups.items()
-        }
-        for i in range(size):
-            row = start + i + 1
+        records = zip(*(data[found[name]] for name in use), strict=True)
+        for row, values in enumerate(records, start=start + 1):
             try:
-                visit = make(
-                    row,
-                    {name: _number(values[i]) for name, values in columns.items()},
-                    {stem: values[i] for stem, values in repeated.items()},
-                )
+                visit = make(row, dict(zip(use, values, strict=True)))
             except BadValue as bad:
                 report.leave_out_row(bad, path, row)
                 continue
@@ -179,88 +148,72 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
         raise InputError("the SAS data set has no records", file=path)
 
 
-class _Maker:
-    """Makes a Visit of one record; codes are made once and shared between visits."""
+class VisitMaker:
+    """Makes a Visit of one record. A code is made once and shared between visits."""
 
-    def __init__(self, path: Path, labels: Labels, has_drugs: bool) -> None:
-        self.labels, self.has_drugs = labels, has_drugs
+    def __init__(self, path: Path, labels: Labels) -> None:
+        self.labels, self.stem = labels, path.name.split(".")[0]
         self.codes: dict[tuple[str, str], Code] = {}
         match = re.search(r"(?:19|20)\d\d", path.name)
-        self.file_year = int(match[0]) if match else None
-        self.stem = path.name.split(".")[0]
-        self.chronic = {column: Code("chronic", column.lower(), name) for column, name in CHRONIC.items()}
+        self.file_year = int(match[0]) if match else 0
 
-    def code(self, system: str, raw: str) -> Code:
+    def __call__(self, row: int, record: dict[str, Any]) -> Visit:
+        """record: {column: cell}."""
+        one = {name: _number(record.get(name)) for name in SINGLE}
+        age, sex = one["AGE"], one["SEX"]
+        if age is not None and age > OLDEST:
+            raise BadValue(f"age is above {OLDEST}", "AGE")
+        if sex is not None and sex not in SEXES:
+            raise BadValue("sex is neither 1 (female) nor 2 (male)", "SEX")
+        year, month = int(one["YEAR"] or self.file_year), int(one["VMONTH"] or 0)
+
+        reasons = [_number(cell) for cell in _cells(record, "RFV")]
+        coded = [self._code("rfv", f"{int(number):05d}") for number in reasons if number]
+        coded += [code for name, code in FLAGS.items() if one[name] == 1]
+        values = {sign: None if one[name] == PALPATED else one[name] for sign, name in VITALS.items()}
+        coded += vital_codes(**values | {"temperature": one["TEMPF"]})  # 998 tenths of a degree are measured
+        coded += [code for flag, code in CHRONIC.items() if one[flag.upper()] == 1]
+        coded += [ADMITTED] if one["ADMITHOS"] == 1 else []
+
+        old = 0 < year < FIRST_ICD10_YEAR
+        billing = [self._code("icd9" if old else "icd10", text) for text in _texts(record, "DIAG")]
+        causes = [f"E{text}" if old and text[0].isdigit() else text for text in _texts(record, "CAUSE")]
+        billing += [self._code("icd9" if old else "cause", text) for text in causes]
+        drugs = [str(cell or "").strip() for cell in _cells(record, "DRUGID")]
+        return Visit(
+            id=f"nhamcs-{year or self.stem}-{row:06d}",
+            age=age,
+            sex=SEXES[sex] if sex is not None else None,
+            dispensed=tuple(dict.fromkeys(self._code("drug", text) for text in drugs if text))
+            if "DRUGID1" in record
+            else None,
+            billing=tuple(dict.fromkeys(billing)),
+            coded=tuple(dict.fromkeys(coded)),
+            time=datetime(year, month, 1) if year and 1 <= month <= 12 else None,
+        )
+
+    def _code(self, system: str, raw: str) -> Code:
         key = (system, raw)
         if key not in self.codes:
             name = self.labels.get(system, {}).get(raw)
             self.codes[key] = Code(system, raw.rstrip("-") if system in ("icd9", "icd10", "cause") else raw, name)
         return self.codes[key]
 
-    def __call__(self, row: int, one: dict[str, float | None], many: dict[str, tuple[Any, ...]]) -> Visit:
-        age, sex = one["AGE"], one["SEX"]
-        if age is not None and age > 130:
-            raise BadValue("age is above 130", "AGE")
-        if sex is not None and sex not in SEXES:
-            raise BadValue("sex is neither 1 (female) nor 2 (male)", "SEX")
-        year = int(one.get("YEAR") or self.file_year or 0)
-        month = int(one.get("VMONTH") or 0)
 
-        coded = [self.code("rfv", f"{int(v):05d}") for v in map(_number, many["RFV"]) if v]
-        if one.get("ARREMS") == 1:
-            coded.append(AMBULANCE)
-        if one.get("INJURY") == 1:
-            coded.append(INJURY)
-        coded += vital_codes(
-            temperature=one.get("TEMPF"),
-            pulse=_measured(one.get("PULSE")),
-            respirations=_measured(one.get("RESPR")),
-            systolic=_measured(one.get("BPSYS")),
-            saturation=one.get("POPCT"),
-            triage=one.get("IMMEDR"),
-            pain=one.get("PAINSCALE"),
-        )
-        coded += [code for column, code in self.chronic.items() if one.get(column) == 1]
-        if one.get("ADMITHOS") == 1:
-            coded.append(ADMITTED)
-
-        old = 0 < year < FIRST_ICD10_YEAR
-        billing = [self.code("icd9" if old else "icd10", text) for text in map(_text, many["DIAG"]) if text]
-        causes = [text for text in map(_text, many["CAUSE"]) if text]
-        billing += [
-            self.code("icd9", "E" + text if text[0].isdigit() else text) if old else self.code("cause", text)
-            for text in causes
-        ]
-        drugs = [self.code("drug", str(text).strip()) for text in many["DRUGID"] if text and str(text).strip()]
-        return Visit(
-            id=f"nhamcs-{year or self.stem}-{row:06d}",
-            age=age,
-            sex=SEXES[sex] if sex is not None else None,
-            dispensed=_distinct(drugs) if self.has_drugs else None,
-            billing=_distinct(billing),
-            coded=_distinct(coded),
-            time=datetime(year, month, 1) if year and 1 <= month <= 12 else None,
-        )
+def _cells(record: dict[str, Any], stem: str) -> list[Any]:
+    return [record.get(f"{stem}{k}") for k in range(1, REPEATED[stem] + 1)]
 
 
-def _distinct(codes: list[Code]) -> tuple[Code, ...]:
-    return tuple(dict.fromkeys(codes))
+def _texts(record: dict[str, Any], stem: str) -> list[str]:
+    """Diagnosis or cause codes in upper case, without the negative "missing" codes."""
+    texts = [str(cell or "").strip().upper() for cell in _cells(record, stem)]
+    return [text for text in texts if text and not text.startswith("-")]
 
 
-def _number(value: Any) -> float | None:
-    """A value of a numeric column, or None for the survey's negative "missing" codes."""
+def _number(cell: Any) -> float | None:
+    """A cell of a numeric column; None for the survey's negative "missing" codes."""
     try:
-        number = float(value)
+        number = float(cell)
     except (TypeError, ValueError):
         return None
     return number if number >= 0 else None  # NaN is not >= 0 either
-
-
-def _measured(value: float | None) -> float | None:
-    return None if value == 998 else value
-
-
-def _text(value: Any) -> str:
-    """A diagnosis or cause code as it is in the file, upper case; "" for the negative "missing" codes."""
-    text = str(value or "").strip().upper()
-    return "" if text.startswith("-") else text

@@ -97,7 +97,7 @@ def read_visits(
     kind = find_source(how)
     report = Report(on_error)
     if is_frame(paths):
-        from whatelse.sources.frames import read_frame
+        from whatelse.sources.tables import read_frame
 
         if kind.name != "table":
             raise InputError(f"a data frame is a table, not {kind.name!r}")

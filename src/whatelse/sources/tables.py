@@ -1,7 +1,8 @@
-"""Tables: CSV and the like, JSON Lines and Parquet, each read in a stream.
+"""Tables: CSV and the like, JSON Lines, Parquet and data frames, each read in a stream.
 
-`row` counts data rows from 1; for CSV, whose header and quoted line breaks shift the count, messages
-also give the line of the file.
+`row` counts data rows from 1. Messages about CSV also give the line of the file: a header and quoted line breaks shift
+the count. Data frames (pandas, polars, Arrow, DuckDB …) come through the Arrow PyCapsule interface or the older
+dataframe interchange protocol; none of those libraries is imported.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from whatelse.visits import Visit
 DELIMITERS = ",;\t|"
 LONGEST = 64 << 20  # characters in a cell; a quote that is never closed would otherwise eat the whole file
 BATCH = 2_000
+FRAME = "the data frame"
 SUFFIXES: dict[str, Literal["csv", "jsonl", "parquet"]] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
@@ -140,9 +142,9 @@ def find_delimiter(header: str, path: Path, wanted: Iterable[str]) -> str:
     return max(DELIMITERS, key=score)
 
 
-def stem(path: Path) -> str:
-    """The file's name without what says its format: what ids begin with that are made of row numbers."""
-    name = path.name
+def stem(path: Path | str) -> str:
+    """The file's name without its format: ids made of row numbers begin with it."""
+    name = Path(path).name
     while (suffix := Path(name).suffix.lower()) in SUFFIXES or suffix in COMPRESSION:
         name = name[: -len(suffix)]
     return name
@@ -165,14 +167,7 @@ def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int
 def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> Iterator[tuple[int, Visit]]:
     names = columns.names()
     place = {name: i for i, name in enumerate(names)}
-    places = {
-        field: tuple(tuple(place[normal(name)] for name in group.columns) for group in groups)
-        for field, groups in columns.fields.items()
-    }
-    if columns.numbers:
-        places["numbers"] = tuple((place[normal(number.column)],) for number in columns.numbers)
-    places["shown"] = tuple((place[normal(name)],) for name in columns.shown)
-    make = Converter(columns, places, report, stem(path))
+    make = Converter(columns, locate(columns, names, path), report, stem(path))
     keys: dict[str, int | None] = {}  # keys as they are written -> position in `names`
     any_row = False
     with damage(path), open_text(path, text, newline="\n") as stream:
@@ -225,19 +220,15 @@ def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tu
             use = [header[at] for at in positions(locate(columns, header, path))]
             if file.metadata.num_rows == 0:
                 raise InputError("has no rows", file=path)
-            check_growth(path, size, _unpacked(file.metadata))
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            check_growth(path, size, max(group.total_byte_size for group in groups))
             texts = [name for name in use if pa.types.is_string(file.schema_arrow.field(name).type)]
         # a long text that many rows share is in the file once, and is kept once
         with pq.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
             batches = _growing(path, size, file.iter_batches(BATCH, columns=use))
-            yield from read_arrow(use, batches, report, columns, path, stem(path))
+            yield from read_arrow(use, batches, report, columns, path)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
-
-
-def _unpacked(metadata: pq.FileMetaData) -> int:
-    """Bytes that the largest row group says it has, unpacked."""
-    return max(int(metadata.row_group(i).total_byte_size) for i in range(metadata.num_row_groups))
 
 
 def _growing(path: Path, size: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -257,11 +248,10 @@ def read_arrow(
     batches: Iterable[pa.RecordBatch],
     report: Report,
     columns: ColumnMap,
-    file: object,
-    name: str,
+    file: Path | str,
     rows: Iterable[int] | None = None,
 ) -> Iterator[tuple[int, Visit]]:
-    """(row from 1, visit) of Arrow record batches. `name` begins the ids that are made of row numbers.
+    """(row from 1, visit) of Arrow record batches.
 
     rows   the number of each row, where the batches are not a whole table from its first row on
     """
@@ -269,7 +259,7 @@ def read_arrow(
     use = positions(places)
     at = {position: i for i, position in enumerate(use)}
     moved = {f: tuple(tuple(at[p] for p in group) for group in groups) for f, groups in places.items()}
-    make = Converter(columns, moved, report, name)
+    make = Converter(columns, moved, report, stem(file))
     numbers = iter(rows) if rows is not None else itertools.count(1)
     for whole in batches:
         for start in range(0, whole.num_rows, BATCH):
@@ -295,3 +285,33 @@ def _python_values(column: pa.Array) -> list[Any]:
     if pa.types.is_floating(column.type):  # a frame's missing number
         values = [None if value != value else value for value in values]
     return values
+
+
+def read_frame(frame: Any, report: Report, columns: ColumnMap) -> Iterator[tuple[int, Visit]]:
+    """(row from 1, visit) of a data frame. A missing value (None, NaN, NaT, NA) is unknown."""
+    table = to_arrow(frame)
+    if not table.num_rows:
+        raise InputError("has no rows", file=FRAME)
+    return read_arrow(table.schema.names, table.to_batches(), report, columns, FRAME)
+
+
+def to_arrow(frame: Any) -> pa.Table:
+    """The frame as an Arrow table, without its pandas index unless that has a name."""
+    try:
+        if isinstance(frame, pa.Table):
+            return frame
+        if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
+            table = pa.table(frame)
+        else:
+            from pyarrow.interchange import from_dataframe
+
+            table = from_dataframe(frame)
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+        # Arrow names the column and, for mixed types, the type, but may quote a value: say neither
+        raise InputError(
+            "cannot be read as an Arrow table: a column holds values of several types; make each column one type "
+            "(text columns: frame[column].astype('string'))",
+            file=FRAME,
+        ) from None
+    unnamed = [name for name in table.schema.names if name.startswith("__index_level_")]
+    return table.drop_columns(unnamed) if unnamed else table

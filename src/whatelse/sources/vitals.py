@@ -41,19 +41,7 @@ def fahrenheit(value: float | None) -> float | None:
     return value
 
 
-def vital_codes(
-    *,
-    temperature: float | None = None,
-    pulse: float | None = None,
-    respirations: float | None = None,
-    systolic: float | None = None,
-    saturation: float | None = None,
-    triage: float | None = None,
-    pain: float | None = None,
-) -> list[Code]:
-    """The codes of the values that are out of range. None is "not measured"."""
-    values = {
-        "temperature": fahrenheit(temperature), "pulse": pulse, "respirations": respirations, "systolic": systolic,
-        "saturation": saturation, "triage": triage, "pain": pain,
-    }  # fmt: skip
-    return [code for name, holds, code in RULES if (value := values[name]) is not None and holds(value)]
+def vital_codes(**measured: float | None) -> list[Code]:
+    """The codes of the values that are out of range, by the names of RULES. None is "not measured"."""
+    measured["temperature"] = fahrenheit(measured.get("temperature"))
+    return [code for name, holds, code in RULES if (value := measured.get(name)) is not None and holds(value)]

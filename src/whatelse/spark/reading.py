@@ -18,9 +18,8 @@ import pyarrow as pa
 from whatelse.errors import InputError
 from whatelse.sources.columns import locate
 from whatelse.sources.description import Description, describe
-from whatelse.sources.frames import FRAME
 from whatelse.sources.report import OnError, Report
-from whatelse.sources.tables import positions, read_arrow, stem
+from whatelse.sources.tables import FRAME, positions, read_arrow
 from whatelse.visits import Visit
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Stream:
         for batch in batches:
             for file, rows, part in self._runs(batch, count):
                 names = part.schema.names
-                found = read_arrow(names, [part], self.report, self.how.columns, file, stem(Path(file)), rows)
+                found = read_arrow(names, [part], self.report, self.how.columns, file, rows)
                 for row, visit in found:
                     yield file, row, visit
             count += batch.num_rows
