@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,73 +27,40 @@ from whatelse.errors import InputError
 from whatelse.sources.columns import need_columns
 from whatelse.sources.description import Description
 from whatelse.sources.fields import parse_age, parse_sex
-from whatelse.sources.omop.tables import rows
+from whatelse.sources.omop.tables import open_scratch, rows
 from whatelse.sources.report import BadValue, Report
 from whatelse.sources.textfile import detect_encoding
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
 
 TABLES = {
-    "edstays": ("subject_id", "stay_id", "intime", "gender", "arrival_transport", "disposition"),
-    "triage": (
-        *("stay_id", "temperature", "heartrate", "resprate", "o2sat", "sbp", "pain", "acuity"),
-        "chiefcomplaint",
-    ),
-    "medrecon": ("stay_id", "charttime", "name", "gsn"),
-    "pyxis": ("stay_id", "charttime", "med_rn", "name", "gsn_rn", "gsn"),
-    "diagnosis": ("stay_id", "seq_num", "icd_code", "icd_version", "icd_title"),
+    "edstays": "subject_id stay_id intime gender arrival_transport disposition",
+    "triage": "stay_id temperature heartrate resprate o2sat sbp pain acuity chiefcomplaint",
+    "medrecon": "stay_id charttime name gsn",
+    "pyxis": "stay_id charttime med_rn name gsn_rn gsn",
+    "diagnosis": "stay_id seq_num icd_code icd_version icd_title",
+    "patients": "subject_id anchor_age anchor_year",
 }
-PATIENTS = ("subject_id", "anchor_age", "anchor_year")
-
-# One row a stay. Lists keep the order of the chart; the same drug charted again adds nothing.
-JOIN = """
-WITH drugs AS (
-    SELECT 'medrecon' AS source, stay_id, gsn, name, charttime AS t, 0 AS a, 0 AS b FROM medrecon
-    UNION ALL
-    SELECT 'pyxis', stay_id, gsn, name, charttime, try_cast(med_rn AS INT), try_cast(gsn_rn AS INT) FROM pyxis
-), once AS (
-    SELECT source, stay_id, gsn, trim(name) AS name, min((t, a, b)) AS place FROM drugs GROUP BY ALL
-), lists AS (
-    SELECT source, stay_id, list([gsn, name] ORDER BY place, gsn, name) AS codes FROM once GROUP BY source, stay_id
-), codes AS (
-    SELECT stay_id, list([icd_version, icd_code, icd_title] ORDER BY try_cast(seq_num AS INT)) AS billing
-    FROM diagnosis GROUP BY stay_id
-)
-SELECT s.row, s.stay_id, s.gender, s.arrival_transport, s.disposition,
-       s.intime, try_cast(s.intime AS TIMESTAMP) AS time,
-       try_cast(p.anchor_age AS INT) + year(try_cast(s.intime AS TIMESTAMP)) - try_cast(p.anchor_year AS INT) AS age,
-       t.chiefcomplaint, t.temperature, t.heartrate, t.resprate, t.o2sat, t.sbp, t.pain, t.acuity,
-       h.codes AS history, d.codes AS dispensed, c.billing
-FROM edstays s
-LEFT JOIN (SELECT DISTINCT ON (stay_id) * FROM triage ORDER BY stay_id, row) t USING (stay_id)
-LEFT JOIN (SELECT DISTINCT ON (subject_id) * FROM patients ORDER BY subject_id, row) p USING (subject_id)
-LEFT JOIN lists h ON h.stay_id = s.stay_id AND h.source = 'medrecon'
-LEFT JOIN lists d ON d.stay_id = s.stay_id AND d.source = 'pyxis'
-LEFT JOIN codes c ON c.stay_id = s.stay_id
-ORDER BY try_cast(s.stay_id AS BIGINT), s.stay_id, s.row
-"""
+VITALS = {"temperature": "temperature", "pulse": "heartrate", "respirations": "resprate", "systolic": "sbp"}
+VITALS |= {"saturation": "o2sat", "triage": "acuity", "pain": "pain"}
+JOIN = (files("whatelse.sources") / "mimic_ed.sql").read_text("utf-8")
 
 
 def read_mimic_ed(folder: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(row of edstays from 1, visit), sorted by stay_id. There is nothing to describe."""
-    files = _find_tables(folder, report)
-    with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch:
-        connection = duckdb.connect(str(Path(scratch) / "mimic.duckdb"), config={"temp_directory": scratch})
-        try:
-            connection.execute("SET memory_limit = '1GB'")
-            for table, columns in (*TABLES.items(), ("patients", PATIENTS)):
-                _load(connection, table, columns, files.get(table), report)
-            if connection.execute("SELECT count(*) FROM edstays").fetchone() == (0,):
-                raise InputError("has no rows, so there are no visits", file=files["edstays"])
-            for row in rows(connection, JOIN):
-                try:
-                    visit = _visit(row)
-                except BadValue as bad:
-                    report.leave_out_row(bad, files["edstays"], row["row"])
-                    continue
-                yield row["row"], visit
-        finally:
-            connection.close()
+    found = _find_tables(folder, report)
+    with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch, open_scratch(Path(scratch)) as connection:
+        for table, columns in TABLES.items():
+            _load(connection, table, columns.split(), found.get(table), report)
+        if connection.execute("SELECT count(*) FROM edstays").fetchone() == (0,):
+            raise InputError("has no rows, so there are no visits", file=found["edstays"])
+        for row in rows(connection, JOIN):
+            try:
+                visit = _visit(row)
+            except BadValue as bad:
+                report.leave_out_row(bad, found["edstays"], row["row"])
+                continue
+            yield row["row"], visit
 
 
 def _find_tables(folder: Path, report: Report) -> dict[str, Path]:
@@ -105,7 +73,7 @@ def _find_tables(folder: Path, report: Report) -> dict[str, Path]:
 
     found = {table: find(table, folder / "ed", folder) for table in TABLES}
     found["patients"] = find("patients", folder / "hosp", folder.parent / "hosp", folder)
-    if missing := [table for table in TABLES if found[table] is None]:
+    if missing := [table for table in TABLES if found[table] is None and table != "patients"]:
         raise InputError(
             f"no table {', '.join(missing)} here; expected {', '.join(f'ed/{table}.csv.gz' for table in missing)}",
             file=folder,
@@ -116,7 +84,7 @@ def _find_tables(folder: Path, report: Report) -> dict[str, Path]:
 
 
 def _load(
-    connection: duckdb.DuckDBPyConnection, table: str, columns: tuple[str, ...], file: Path | None, report: Report
+    connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], file: Path | None, report: Report
 ) -> None:
     """Copy the needed columns of a CSV file into a table of the same name, with the row each came from."""
     if file is None:
@@ -136,8 +104,7 @@ def _load(
             f"CREATE TABLE {table} AS SELECT {fields}, row_number() OVER () AS row FROM read_csv(?, {options})",
             [str(file)],
         )
-    except duckdb.Error as error:
-        # DuckDB quotes the line it stumbled over; a record must not end up in a message or a traceback
+    except duckdb.Error as error:  # its message quotes a line of the file, which is not passed on
         line = re.search(r"[Ll]ine:? (\d+)", str(error))
         problem = "is not a complete CSV table: a row with missing or extra columns, or a damaged file"
         raise InputError(problem, file=file, row=int(line[1]) - 1 if line else None) from None
@@ -161,15 +128,10 @@ def _visit(row: dict[str, Any]) -> Visit:
     except BadValue as bad:
         raise BadValue(f"{bad.kind} (anchor_age + year of intime - anchor_year)", "age") from None
     coded = [AMBULANCE] if row["arrival_transport"] == "AMBULANCE" else []
-    coded += vital_codes(
-        temperature=_number(row["temperature"]),
-        pulse=_number(row["heartrate"]),
-        respirations=_number(row["resprate"]),
-        systolic=_number(row["sbp"]),
-        saturation=_number(row["o2sat"]),
-        triage=_number(row["acuity"]),
-        pain=_pain(row["pain"]),
-    )
+    values = {sign: _number(row[column]) for sign, column in VITALS.items()}
+    if not 0 <= (values["pain"] or 0) <= 10:  # free text in MIMIC: "uncooperative", "13"
+        values["pain"] = None
+    coded += vital_codes(**values)
     if row["disposition"] == "ADMITTED":
         coded.append(ADMITTED)
     return Visit(
@@ -179,7 +141,13 @@ def _visit(row: dict[str, Any]) -> Visit:
         chief_complaint=row["chiefcomplaint"] or "",
         medication_history=_drugs(row["history"]),
         dispensed=_drugs(row["dispensed"]),
-        billing=_diagnoses(row["billing"]),
+        billing=tuple(
+            dict.fromkeys(
+                Code("icd9" if version == "9" else "icd10", code.strip().upper(), title)
+                for version, code, title in row["billing"] or ()
+                if code
+            )
+        ),
         coded=tuple(coded),
         time=row["time"],
     )
@@ -196,24 +164,8 @@ def _drugs(pairs: list[list[str | None]] | None) -> tuple[Code, ...]:
     return tuple(dict.fromkeys(codes))
 
 
-def _diagnoses(triples: list[list[str | None]] | None) -> tuple[Code, ...]:
-    return tuple(
-        dict.fromkeys(
-            Code("icd9" if version == "9" else "icd10", code.strip().upper(), title)
-            for version, code, title in triples or ()
-            if code
-        )
-    )
-
-
 def _number(text: str | None) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:
         return None
-
-
-def _pain(text: str | None) -> float | None:
-    """Pain is free text in MIMIC ("uncooperative", "13"): only a number from 0 to 10 counts."""
-    value = _number(text)
-    return value if value is not None and 0 <= value <= 10 else None

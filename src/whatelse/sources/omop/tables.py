@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import yaml
 
 from whatelse.errors import InputError
 from whatelse.sources.address import hide_password
@@ -22,66 +24,40 @@ from whatelse.sources.report import Report
 
 EMERGENCY = (9203, 262)  # Emergency Room Visit; Emergency Room and Inpatient Visit
 BATCH = 20_000
+AT_ONCE = 1_000  # keys in one query: no database takes fewer
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_$]{0,127}$")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Columns with their types, and how rows are chosen: emergency visits, what belongs to them or their
-    persons, concepts."""
-
-    columns: dict[str, str]
-    of: str  # emergency, visits, persons, concepts or descendants
-    without: str = ""  # what is unknown if the table is not there; "" if it is needed
-
-    @property
-    def needed(self) -> bool:
-        return not self.without
-
-
-_I, _D, _T, _F, _S = "BIGINT", "DATE", "TIMESTAMP", "DOUBLE", "VARCHAR"
-TABLES = {
-    "visit_occurrence": Table(
-        {"visit_occurrence_id": _I, "person_id": _I, "visit_concept_id": _I, "visit_start_date": _D,
-         "visit_start_datetime": _T, "visit_end_date": _D}, "emergency"),
-    "person": Table(
-        {"person_id": _I, "gender_concept_id": _I, "year_of_birth": _I, "month_of_birth": _I, "day_of_birth": _I},
-        "persons"),
-    "drug_exposure": Table(
-        {"person_id": _I, "drug_concept_id": _I, "drug_exposure_start_date": _D, "drug_exposure_end_date": _D,
-         "drug_type_concept_id": _I, "visit_occurrence_id": _I, "drug_source_value": _S},
-        "persons", "drugs are unknown"),
-    "condition_occurrence": Table(
-        {"person_id": _I, "condition_concept_id": _I, "condition_start_date": _D, "condition_end_date": _D,
-         "visit_occurrence_id": _I, "condition_source_value": _S, "condition_source_concept_id": _I},
-        "persons", "diagnoses and problems are unknown"),
-    "measurement": Table(
-        {"measurement_concept_id": _I, "measurement_date": _D, "measurement_datetime": _T, "value_as_number": _F,
-         "visit_occurrence_id": _I}, "visits", "vital signs are unknown"),
-    "observation": Table(
-        {"observation_concept_id": _I, "value_as_string": _S, "visit_occurrence_id": _I}, "visits",
-        "chief complaints are taken from notes only"),
-    "note": Table(
-        {"note_id": _I, "note_date": _D, "note_datetime": _T, "note_class_concept_id": _I, "note_title": _S,
-         "note_text": _S, "visit_occurrence_id": _I}, "visits", "notes are unknown"),
-    "observation_period": Table(
-        {"person_id": _I, "observation_period_start_date": _D, "observation_period_end_date": _D}, "persons",
-        "results are not held to observation periods"),
-    "concept": Table(
-        {"concept_id": _I, "concept_name": _S, "vocabulary_id": _S, "concept_class_id": _S, "concept_code": _S},
-        "concepts", "codes have no names, and nothing is known of vital signs and notes"),
-    "concept_ancestor": Table(
-        {"ancestor_concept_id": _I, "descendant_concept_id": _I}, "descendants", "drugs are named by product"),
-}  # fmt: skip
 CONCEPTS = """
-SELECT DISTINCT id FROM (
+SELECT id FROM (
     SELECT drug_concept_id AS id FROM drug_exposure UNION ALL SELECT condition_concept_id FROM condition_occurrence
     UNION ALL SELECT condition_source_concept_id FROM condition_occurrence
     UNION ALL SELECT measurement_concept_id FROM measurement UNION ALL SELECT observation_concept_id FROM observation
     UNION ALL SELECT note_class_concept_id FROM note UNION ALL SELECT ancestor_concept_id FROM concept_ancestor
 ) WHERE id > 0
 """
-ORDER = (*(name for name in TABLES if not name.startswith("concept")), "concept_ancestor", "concept")
+CHOSEN = {  # column -> the values of the rows that are copied, as SQL on the tables that were copied before
+    "visit_concept_id": f"VALUES {', '.join(f'({concept})' for concept in EMERGENCY)}",
+    "person_id": "SELECT person_id FROM main.visit_occurrence",
+    "visit_occurrence_id": "SELECT visit_occurrence_id FROM main.visit_occurrence",
+    "descendant_concept_id": "SELECT drug_concept_id FROM main.drug_exposure",
+    "concept_id": CONCEPTS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of `tables.yaml`: its columns with their types."""
+
+    key: str
+    columns: dict[str, str]
+    without: str = ""
+
+
+TABLES = {
+    name: Table(**entry)
+    for name, entry in yaml.safe_load((files("whatelse.sources") / "omop" / "tables.yaml").read_text("utf-8")).items()
+}
 
 
 @contextmanager
@@ -89,9 +65,7 @@ def open_cdm(
     place: str | Path, schema: str | None, scratch: Path, report: Report
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with TABLES filled; a table that is not there is empty, and `report` says so."""
-    connection = duckdb.connect(str(scratch / "scratch.duckdb"), config={"temp_directory": str(scratch)})
-    try:
-        connection.execute("SET memory_limit = '1GB'")
+    with open_scratch(scratch) as connection:
         connection.execute("SET preserve_insertion_order = false")
         text = str(place)
         if re.match(r"^[a-z0-9+]+:/", text) is None:
@@ -105,26 +79,31 @@ def open_cdm(
         finally:
             source.close()
         yield connection
-    finally:
-        connection.close()
+
+
+@contextmanager
+def open_scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB database in a temporary folder, which takes at most 1 GB of memory."""
+    config = {"temp_directory": str(folder), "memory_limit": "1GB"}
+    with duckdb.connect(str(folder / "scratch.duckdb"), config=config) as connection:
+        yield connection
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, source: _Relations | _Sql, place: object, report: Report) -> None:
     shown = hide_password(str(place))
-    for name in ORDER:
-        table = TABLES[name]
+    for name, table in TABLES.items():
         fields = ", ".join(f"{column} {kind}" for column, kind in table.columns.items())
         connection.execute(f"CREATE TABLE {name} ({fields})")
         there = source.columns(name)
         if there is None:
-            if table.needed:
+            if not table.without:
                 raise InputError(f"no table {name} in it; an OMOP CDM has one", file=shown)
             report.note(f"{shown}: no table {name}, so {table.without}")
             continue
         if lacking := [c for c in table.columns if c not in there and not c.endswith(("_datetime", "_of_birth"))]:
             raise InputError(f"the table {name} has no column {lacking[0]!r}", file=shown)
         source.copy(name, table, there)
-        if not table.needed and connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,):
+        if table.without and connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,):
             report.note(f"{shown}: the table {name} holds nothing for emergency visits, so {table.without}")
 
 
@@ -155,7 +134,8 @@ class _Relations:
     def copy(self, name: str, table: Table, there: set[str]) -> None:
         """Fill the table of the scratch database with the rows that are needed."""
         fields = [f"TRY_CAST({c} AS {kind})" if c in there else "NULL" for c, kind in table.columns.items()]
-        query = f"INSERT INTO {name} SELECT {', '.join(fields)} FROM {self.relation(name)} {_where(table)}"
+        chosen = f"TRY_CAST({table.key} AS BIGINT) IN ({CHOSEN[table.key]})"
+        query = f"INSERT INTO {name} SELECT {', '.join(fields)} FROM {self.relation(name)} WHERE {chosen}"
         try:
             self.connection.execute(query)
         except duckdb.Error:  # DuckDB quotes the row it stumbled over
@@ -222,26 +202,12 @@ class _Sql:
     def copy(self, name: str, table: Table, there: set[str]) -> None:
         import sqlalchemy as sa
 
-        def named(other: str) -> Any:
-            columns: list[Any] = [sa.column(c) for c in TABLES[other].columns]
-            return sa.table(self._known[other], *columns, schema=self._schema)
-
-        visits, this = named("visit_occurrence"), named(name)
+        columns: list[Any] = [sa.column(column) for column in there]
+        this = sa.table(self._known[name], *columns, schema=self._schema)
         fields = [this.c[c] if c in there else sa.null().label(c) for c in table.columns]
-        emergency = visits.c.visit_concept_id.in_(EMERGENCY)
-        query: Any = sa.select(*fields)
-        if table.of == "emergency":
-            queries = [query.where(this.c.visit_concept_id.in_(EMERGENCY))]
-        elif table.of == "persons":
-            queries = [query.where(this.c.person_id.in_(sa.select(visits.c.person_id).where(emergency)))]
-        elif table.of == "visits":
-            of_visits = sa.select(visits.c.visit_occurrence_id).where(emergency)
-            queries = [query.where(this.c.visit_occurrence_id.in_(of_visits))]
-        else:
-            wanted = CONCEPTS if table.of == "concepts" else "SELECT DISTINCT drug_concept_id FROM drug_exposure"
-            key = this.c.concept_id if table.of == "concepts" else this.c.descendant_concept_id
-            ids = [row[0] for row in self.connection.execute(wanted).fetchall() if row[0]]
-            queries = [query.where(key.in_(ids[start : start + 500])) for start in range(0, len(ids), 500)]
+        ids = [row[0] for row in self.connection.execute(f"SELECT DISTINCT * FROM ({CHOSEN[table.key]})").fetchall()]
+        some = [[key for key in ids[k : k + AT_ONCE] if key is not None] for k in range(0, len(ids), AT_ONCE)]
+        queries = [sa.select(*fields).where(this.c[table.key].in_(keys)) for keys in some]
         casts = ", ".join(f"TRY_CAST({c} AS {kind})" for c, kind in table.columns.items())
         try:
             with self._engine.connect().execution_options(yield_per=BATCH) as database:
@@ -264,18 +230,6 @@ def _column(values: list[Any]) -> pa.Array:
     if all(value is None or type(value) in (int, float) for value in values):
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     return pa.array([None if value is None else str(value) for value in values], pa.string())
-
-
-def _where(table: Table) -> str:
-    if table.of == "emergency":
-        return f"WHERE TRY_CAST(visit_concept_id AS BIGINT) IN ({', '.join(map(str, EMERGENCY))})"
-    key, among = {
-        "persons": ("person_id", "SELECT person_id FROM visit_occurrence"),
-        "visits": ("visit_occurrence_id", "SELECT visit_occurrence_id FROM main.visit_occurrence"),
-        "concepts": ("concept_id", CONCEPTS),
-        "descendants": ("descendant_concept_id", "SELECT drug_concept_id FROM drug_exposure"),
-    }[table.of]
-    return f"WHERE TRY_CAST({key} AS BIGINT) IN ({among})"
 
 
 def sql_engine(address: str) -> Any:
