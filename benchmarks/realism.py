@@ -8,7 +8,7 @@ FOLDER holds the survey (see scripts/survey_rates.py). The tables are counted an
   given, vital signs, triage level and reasons for visit: the area under its ROC curve on half of the visits, held out;
 - log lifts of pairs of conditions, log((n_ij + 1/2) / (n_i n_j / n + 1/2)), are correlated with the survey's over the
   pairs that at least five of its visits have, and over all pairs; the same between survey years is what chance allows;
-- implausible findings for an age or sex are counted by the rules of simulate/department/plausibility.yaml;
+- implausible findings for an age or sex are counted by the rules of benchmarks/plausibility.yaml;
 - anchors' sensitivity and precision are put beside those of reasons and drugs in the survey.
 """
 
@@ -29,13 +29,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from survey_rates import Record, survey, value_of
 
+from benchmarks.plausibility import implausibilities
 from whatelse.cohort import build_cohort
 from whatelse.simulate import simulate
 from whatelse.simulate.content import Department, load
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.engine import BLOCK
 from whatelse.simulate.patients import draw_patients
-from whatelse.simulate.plausibility import implausibilities
 from whatelse.simulate.presentation import draw_presentation
 from whatelse.simulate.rates import MEASURES, read_table
 

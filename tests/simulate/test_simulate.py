@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from benchmarks.plausibility import implausibilities, rules
 
 from whatelse.annotators import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
@@ -19,7 +20,6 @@ from whatelse.cohort.findings import Finder
 from whatelse.simulate import Departures, simulate, simulate_causes, truth_model
 from whatelse.simulate.content import SECTIONS, load
 from whatelse.simulate.notes import KINDS
-from whatelse.simulate.plausibility import implausibilities, rules
 from whatelse.simulate.rates import FINE, condition_states, fine_band, state_shares
 from whatelse.text import Rules
 from whatelse.visits import Code, Visit
@@ -238,9 +238,10 @@ def test_anchor_phrases_fire_for_their_own_condition_and_nothing_else_does() -> 
     given = {drug for name in department.conditions for drug in department.profiles[name]["anchor"].get("given", ())}
     for drug in department.rates.drugs:
         assert bool(finder.code("dispensed", Code("name", drug, drug))[1]) == (drug in given), drug
-    for name, phrases, code in zip(department.names, department.phrases, department.codes, strict=True):
-        if code is not None:
-            assert not finder.code("medication_history" if name.startswith("hx:") else "dispensed", code)[1], name
+    for name, key, phrases in zip(department.names, department.keys, department.phrases, strict=True):
+        if name.startswith(("hx:", "rx:")):
+            field = "medication_history" if name.startswith("hx:") else "dispensed"
+            assert not finder.code(field, Code("name", key, key))[1], name
         else:
             assert not any(fired(field, text) for text in phrases for field in ("chief_complaint", "md_comments")), name
     for part in ("openers", "parent_openers", "asides", "child_asides", "md_asides", "md_openers", "whens"):

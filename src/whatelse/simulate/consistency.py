@@ -1,8 +1,10 @@
-"""Makes findings agree with measurements, disposition and drugs: "febrile" needs a fever, "d/c home" a discharge."""
+"""Makes findings agree with measurements, disposition and drugs, by the rules of `department/consistency.yaml`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -13,120 +15,78 @@ from whatelse.types import Bools, Floats, Singles
 
 FAST_PULSE = ((1, 160.0), (5, 140.0), (12, 120.0), (200, 100.0))  # under this age, above this pulse
 FAST_BREATH = ((1, 55.0), (5, 38.0), (12, 28.0), (200, 22.0))
-STAYS = ("medicine", "tele", "icu", "observation", "bedsearch", "amaleft", "detoxbed")
-LEAVES = ("home", "followup", "outpatient", "strain", "sobriety", "headsheet", "wrap", "crutches")
-COLLISION = "vehicle collision"
-SEVERE = ("icu", "intubated", "pressors", "centralline", "egdt", "cath", "heparin", "reversal", "medicine", "tele")
 
 
 def enforce_consistency(
     department: Department, patients: Patients, presentation: Presentation, findings: Bools, u: Singles
 ) -> None:
-    """Change findings in place where they contradict the presentation of their visit. O(N n)."""
+    """Change findings in place where they contradict the presentation of their visit. O(N n).
+
+    u   (N, at least 20) uniform draws
+    """
     column = {name: j for j, name in enumerate(department.names)}
+    fits = department.limits.fits(patients.age, patients.male)
+    states = _states(department, patients, presentation)
+    denials = np.flatnonzero(department.section == SECTIONS.index("negative")).tolist()
 
-    def off(keys: tuple[str, ...], where: Bools) -> None:
-        for key in keys:
-            if key in column:
-                findings[where, column[key]] = False
+    def any_of(names: Sequence[str]) -> Bools:
+        return np.any([states[n] if n in states else findings[:, column[n]] for n in names], axis=0)
 
-    def on(key: str, where: Bools) -> None:
-        fits = where & department.limits.fits(patients.age, patients.male)[:, column[key]]
-        findings[fits, column[key]] = True
+    def apply(rule: Mapping[str, Any]) -> None:
+        where = any_of(rule["when"]) if "when" in rule else np.ones(len(findings), dtype=bool)
+        where = where & ~any_of(rule["unless"]) if "unless" in rule else where
+        for key, (draw, chance) in rule.get("on", {}).items():
+            findings[where & (u[:, draw] < chance) & fits[:, column[key]], column[key]] = True
+        gone = [denials if key == "every denial" else [column[key]] for key in rule.get("off", ())]
+        findings[np.ix_(np.flatnonzero(where), list(chain(*gone)))] = False
 
-    _vitals(patients, presentation, u, off, on)
-    ambulance = presentation.of("ambulance") == 1
-    on("ambulance", ambulance & (u[:, 4] < 0.55))
-    off(("walkin",), ambulance)
-    off(
-        ("ambulance", "nebs", "collar", "satlow", "hypotension", "tachy", "bystander", "street", "extrication"),
-        ~ambulance,
-    )
-
-    admitted = (presentation.of("admitted") == 1) | (presentation.of("saturation") < 88)
-    off(LEAVES, admitted)
-    off(SEVERE, ~admitted)
-    grave = admitted & (presentation.sick > 1.2)
-    on("icu", grave & (u[:, 5] < 0.4))
-    on("medicine", admitted & ~grave & (u[:, 5] < 0.6))
-    stays = np.any([findings[:, column[key]] for key in STAYS], axis=0)
-    off(("home",), stays)
-    on("home", ~admitted & ~stays & (u[:, 6] < 0.3))
-
-    given = np.zeros((findings.shape[0], len(department.rates.drugs) + 1), dtype=bool)
-    np.put_along_axis(given, presentation.drugs, True, axis=1)  # -1, no more, is the last column
-    place = {name: k for k, name in enumerate(department.rates.drugs)}
-    for key, drugs in department.style["drugs"].items():
-        known = [place[d] for d in drugs if d in place]
-        if known:
-            findings[:, column[key]] &= given[:, known].any(axis=1)
+    for rule in department.consistency["measures"]:
+        apply(rule)
+    _drugs(department, presentation, findings, column)
     _parts(department, presentation, findings, u, column)
     for drugs in department.style["one_of"]:  # one drug of a group with the same effect
         same = np.array([column[f"hx:{d}"] for d in drugs if f"hx:{d}" in column])
         taken = findings[:, same] * (1 + np.argsort(np.argsort(u[:, 8 : 8 + same.size], axis=1), axis=1))
         findings[:, same] = (taken > 0) & (taken == taken.max(axis=1, keepdims=True))
-    pregnant = np.any([findings[:, column[k]] for k in ("pregnantcramps", "pregnantbleeding", "contractions")], axis=0)
-    told = np.asarray(findings[:, column["contractions"]])
-    off(("pregnant", "lmp", "pregnantcramps", "pregnantbleeding"), told)  # the weeks are told with the contractions
-    carrying = patients.on[:, len(department.conditions) + department.reasons.index("pregnancy")] | pregnant
-    off(("hcg", "ctabd", "oral contraceptive", "spotting", "latemenses"), carrying)
-    off(("pregnant", "gravida", "fetalheart", "prenatalcare", "contractions"), ~carrying)
-    _stories(department, patients, findings, column, off)
+    for rule in department.consistency["stories"]:
+        apply(rule)
 
 
-def _vitals(
-    patients: Patients,
-    presentation: Presentation,
-    u: Singles,
-    off: Callable[[tuple[str, ...], Bools], None],
-    on: Callable[[str, Bools], None],
-) -> None:
-    """Words of fever, pulse, breath, pressure and oxygen follow the numbers."""
-    hot = presentation.of("temperature") >= 1004
-    on("fever", hot & (u[:, 0] < 0.5))
-    on("febrile", hot & (u[:, 1] < 0.35))
-    off(("afebrile",), hot)
-    off(("febrile",), ~hot)
-    fast = presentation.of("pulse") > _limit(FAST_PULSE, patients.age)
-    on("tachycardic", fast & (u[:, 2] < 0.3))
-    off(("tachycardic", "tachy"), ~fast)
-    off(("tachypneic",), ~(presentation.of("respirations") > _limit(FAST_BREATH, patients.age)))
-    low = presentation.of("systolic") < 90
-    on("hypotensive", low & (u[:, 3] < 0.4))
-    off(("hypotensive", "hypotension"), ~low)
-    thin = presentation.of("saturation") < 90  # the words say "8.%"
-    on("hypoxic", thin & (u[:, 3] < 0.5))
-    off(("hypoxic", "satlow"), ~thin)
-    unwell = (low & hot) | thin | (presentation.sick > 2)
-    off(("wellappearing", "playful", "reassuring"), unwell)
-    off(("toxic", "mottled", "obtunded"), presentation.sick < 0.3)
-    off(("worst", "writhing"), presentation.of("pain") < 5)
-
-
-def _stories(
-    department: Department,
-    patients: Patients,
-    findings: Bools,
-    column: dict[str, int],
-    off: Callable[[tuple[str, ...], Bools], None],
-) -> None:
-    """What one visit does not tell together: a crash and the edge of a table, a nursing home and a job."""
-
-    def has(*keys: str) -> Bools:
-        return np.asarray(np.any([findings[:, column[key]] for key in keys if key in column], axis=0))
-
-    off(("nkda",), has("pcnallergy", "sulfaallergy"))
-    off(("facecut", "knife", "couch", "playground", "ladder"), patients.on[:, department.conditions.index(COLLISION)])
-    off(("work", "sports", "exertion"), has("nursing", "walker", "foundfloor", "shelter"))
-    off(("inr", "reversal"), ~has("anticoagulated", "afib", "hx:warfarin", "ascites", "varices"))
-    off(("reassuring",), has("fracture", "hipfracture", "opacity"))
-    absent = has("unresponsive", "intubated")  # nobody who could deny anything
-    off(("baseline", "cooperative", "walkin"), absent)
-    findings[np.ix_(np.flatnonzero(absent), np.flatnonzero(department.section == SECTIONS.index("negative")))] = False
+def _states(department: Department, patients: Patients, presentation: Presentation) -> dict[str, Bools]:
+    """The states that rules name, each (N,)."""
+    of, sick = presentation.of, presentation.sick
+    fever, low_pressure, low_oxygen = of("temperature") >= 1004, of("systolic") < 90, of("saturation") < 90
+    admitted = (of("admitted") == 1) | (of("saturation") < 88)
+    grave = admitted & (sick > 1.2)
+    return {
+        "high temperature": fever,
+        "fast pulse": of("pulse") > _limit(FAST_PULSE, patients.age),
+        "fast breath": of("respirations") > _limit(FAST_BREATH, patients.age),
+        "low pressure": low_pressure,
+        "low oxygen": low_oxygen,
+        "unwell": (low_pressure & fever) | low_oxygen | (sick > 2),
+        "well": sick < 0.3,
+        "little pain": of("pain") < 5,
+        "by ambulance": of("ambulance") == 1,
+        "admitted": admitted,
+        "grave": grave,
+        "ward": admitted & ~grave,
+        **{name: patients.on[:, i] for i, name in enumerate(department.profiles)},
+    }
 
 
 def _limit(table: tuple[tuple[int, float], ...], age: Floats) -> Floats:
     return np.select([age < under for under, _ in table], [value for _, value in table])
+
+
+def _drugs(department: Department, presentation: Presentation, findings: Bools, column: dict[str, int]) -> None:
+    """A finding that tells of a drug needs the drug."""
+    given = np.zeros((findings.shape[0], len(department.rates.drugs) + 1), dtype=bool)
+    np.put_along_axis(given, presentation.drugs, True, axis=1)  # -1, no more, is the last column
+    place = {name: k for k, name in enumerate(department.rates.drugs)}
+    for key, drugs in department.style["drugs"].items():
+        if known := [place[d] for d in drugs if d in place]:
+            findings[:, column[key]] &= given[:, known].any(axis=1)
 
 
 def _parts(

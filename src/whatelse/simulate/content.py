@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from whatelse.simulate.rates import Rates, read_rates
 from whatelse.types import Bools, Floats, Ints
-from whatelse.visits import Code
 
 SECTIONS = ("symptom", "negative", "story", "history", "exam", "course", "home", "given")
 AGES = (20.0, 50.0, 80.0)  # at which illnesses' prevalence is given
@@ -58,51 +57,37 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Department:
-    """The content of the simulator.
-
-    conditions   names of the m conditions; reasons and illnesses likewise; profiles of all three by name
-    rates        the survey's tables
-    prior        (m,) share of visits when notes obey the model;  acute (m,) bool
-    names        n findings as a vocabulary names them;  keys: as the YAML files do;  section (n,) index into SECTIONS
-    edges        where each section begins, and the end
-    rate         (m + r + i, n) and leak_rate (n,)
-    phrases      per finding, how it is written; codes: the drug, for drugs;  limits: who can have it
-    said         per reason for visit, its entry of reasons.yaml;  reason_key (reasons,) its finding's column
-    reason_limits, drug_limits   who can say it, who is given it
-    sensitivity, false_alarm  (m,) of the anchors in lists of words;  named, mention (m,) rates, in notes
-    mention_from (m,) least age;  mentioned (m, m) rates with which row's notes mention column's anchor
-    hints        (m, 2) columns of each condition's two commonest symptoms
-    """
+    """The content of the simulator: m conditions, r reasons and i illnesses beyond them, n findings."""
 
     conditions: tuple[str, ...]
     reasons: tuple[str, ...]
     illnesses: tuple[str, ...]
-    profiles: Mapping[str, Mapping[str, Any]]
+    profiles: Mapping[str, Mapping[str, Any]]  # of conditions, "reason NAME" and "illness NAME"
     rates: Rates
-    prior: Floats
-    acute: Bools
-    names: tuple[str, ...]
-    keys: tuple[str, ...]
-    section: NDArray[np.intp]
-    rate: Floats
-    leak_rate: Floats
-    phrases: tuple[tuple[str, ...], ...]
-    codes: tuple[Code | None, ...]
-    limits: Limits
-    edges: tuple[int, ...]
-    said: tuple[Mapping[str, Any], ...]
-    reason_key: Ints
+    prior: Floats  # (m,) share of visits when notes obey the model
+    acute: Bools  # (m,)
+    names: tuple[str, ...]  # n findings as a vocabulary names them
+    keys: tuple[str, ...]  # n findings as the YAML files name them
+    section: NDArray[np.intp]  # (n,) index into SECTIONS
+    rate: Floats  # (m + r + i, n)
+    leak_rate: Floats  # (n,)
+    phrases: tuple[tuple[str, ...], ...]  # n: how a finding is written
+    limits: Limits  # who can have each finding
+    edges: tuple[int, ...]  # the first finding of each section, and n
+    said: tuple[Mapping[str, Any], ...]  # entries of reasons.yaml
+    reason_key: Ints  # (reasons for visit,) the finding of each
     reason_limits: Limits
     drug_limits: Limits
-    sensitivity: Floats
-    false_alarm: Floats
-    named: Floats
-    mention: Floats
-    mention_from: Floats
-    mentioned: Floats
-    hints: NDArray[np.intp]
+    sensitivity: Floats  # (m,) of the anchors in lists of words
+    false_alarm: Floats  # (m,)
+    named: Floats  # (m,) rates with which notes name a condition
+    mention: Floats  # (m,) rates with which notes mention a condition that the patient does not have
+    mention_from: Floats  # (m,) least age of a mention
+    mentioned: Floats  # (m, m) rates with which notes about the row's condition mention the column's anchor
+    hints: NDArray[np.intp]  # (m, 2) the two commonest symptoms of each condition
     style: Mapping[str, Any]
     rules: Mapping[str, Sequence[Mapping[str, Any]]]
+    consistency: Mapping[str, Sequence[Mapping[str, Any]]]
     mentions: Mapping[str, Mapping[str, Any]]
 
 
@@ -161,7 +146,6 @@ def load(survey: Path | None = None) -> Department:
         rate=rate,
         leak_rate=-np.log1p(-leak),
         phrases=tuple(v for _, _, v in columns),
-        codes=tuple(Code("name", k, k) if s in ("home", "given") else None for s, k, _ in columns),
         limits=_limits([(s, k) for s, k, _ in columns], style),
         edges=tuple(sum(s in SECTIONS[:k] for s, _, _ in columns) for k in range(len(SECTIONS) + 1)),
         said=tuple(said.values()),
@@ -177,6 +161,7 @@ def load(survey: Path | None = None) -> Department:
         hints=np.array([sorted(symptoms, key=lambda j: -rate[i, j])[:2] for i in range(m)], dtype=np.intp),
         style=style,
         rules=read_yaml("interactions.yaml"),
+        consistency=read_yaml("consistency.yaml"),
         mentions=mentions,
     )
 

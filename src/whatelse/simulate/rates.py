@@ -56,57 +56,40 @@ def condition_states(m: int) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """What the survey says; c causes (the m conditions, then the outside reasons), B bands, F fine bands, sexes F, M.
-
-    age, male, people    (A,) and their cumulative shares
-    prevalence           (F, 2, m) of the conditions;  coupling: (sets of conditions, log-linear weights)
-    field                (F, 2, m) what each condition adds by itself to the log-linear model, very low where never seen
-    alone                (F, 2, c - m) cumulative shares of the outside reasons in visits with none of the conditions
-    own                  (m, B) share of a condition's visits that are for it;  lead: (m, B, 2, c - m) for the rest
-    beside               (c, B, c - m) rates of further outside reasons;  allowed: (F, 2, c - m)
-    first, other         (c, B, reasons) log shares of the reason said first and of those said after
-    drug                 (c, B, drugs) log odds of being given;  flag: (c, B, flags) rates of chronic conditions
-    month                (c, 12) relative to all visits;  hour: (c, 24) cumulative
-    shift                (c, B, measures) in probits;  factor: (measures, measures), its square the rest's correlation
-    values               per measure and fine band: (values, cumulative shares)
-    pattern              per fine band: (k, 8) which of RECORDED were recorded together, and (k,) cumulative shares
-    codes                per cause: (ICD-10 codes, cumulative shares)
-    usual_first, usual_other, usual_drug   the same as first … for all visits, (B, …)
-    drug_rate, flag_rate, reason_share     (c + 1, drugs), (flags,), (c - m,) regardless of age
-    """
+    """Rates of the survey. c causes (the m conditions, then the outside reasons), B bands, F fine bands, sexes F, M."""
 
     causes: tuple[str, ...]
     reasons: tuple[str, ...]
     drugs: tuple[str, ...]
-    flags: tuple[str, ...]
-    age: Ints
-    male: Bools
-    people: Floats
-    prevalence: Floats
-    field: Floats
-    coupling: tuple[tuple[tuple[int, ...], ...], Floats]
-    alone: Floats
-    own: Floats
-    lead: Floats
-    beside: Floats
-    allowed: Bools
-    first: Floats
-    other: Floats
-    usual_first: Floats
-    usual_other: Floats
-    drug: Floats
-    usual_drug: Floats
-    drug_rate: Floats
-    flag_rate: Floats
-    reason_share: Floats
-    flag: Floats
-    month: Floats
-    hour: Floats
-    shift: Floats
-    factor: Floats
-    values: tuple[tuple[tuple[Floats, Floats], ...], ...]
-    pattern: tuple[tuple[Bools, Floats], ...]
-    codes: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]
+    flags: tuple[str, ...]  # chronic conditions
+    age: Ints  # (A,) ages and sexes of visits
+    male: Bools  # (A,)
+    people: Floats  # (A,) their cumulative shares
+    prevalence: Floats  # (F, 2, m)
+    field: Floats  # (F, 2, m) what a condition adds by itself to the log-linear model; NEVER where it was never seen
+    coupling: tuple[tuple[tuple[int, ...], ...], Floats]  # sets of conditions, their log-linear weights
+    alone: Floats  # (F, 2, c - m) cumulative shares of outside reasons in visits with none of the conditions
+    own: Floats  # (m, B) share of a condition's visits that are for the condition
+    lead: Floats  # (m, B, 2, c - m) cumulative shares of outside reasons in the other visits of a condition
+    beside: Floats  # (c, B, c - m) rates of further outside reasons
+    allowed: Bools  # (F, 2, c - m)
+    first: Floats  # (c, B, reasons) log shares of the reason said first
+    other: Floats  # (c, B, reasons) log shares of the reasons said after
+    usual_first: Floats  # (B, reasons) `first` of all visits
+    usual_other: Floats  # (B, reasons)
+    drug: Floats  # (c, B, drugs) log odds of being given
+    usual_drug: Floats  # (B, drugs)
+    drug_rate: Floats  # (c + 1, drugs) at any age
+    flag_rate: Floats  # (flags,) at any age
+    reason_share: Floats  # (c - m,) at any age
+    flag: Floats  # (c, B, flags) rates of chronic conditions
+    month: Floats  # (c, 12) relative to all visits
+    hour: Floats  # (c, 24) cumulative shares
+    shift: Floats  # (c, B, measures) in probits
+    factor: Floats  # (measures, measures) Cholesky factor of the correlation between measures
+    values: tuple[tuple[tuple[Floats, Floats], ...], ...]  # by measure and fine band: values, cumulative shares
+    pattern: tuple[tuple[Bools, Floats], ...]  # by fine band: which of RECORDED come together, cumulative shares
+    codes: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]  # by cause: ICD-10 codes, cumulative shares
 
 
 def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence[str], reasons: Sequence[str]) -> Rates:

@@ -1,4 +1,4 @@
-"""Plausibility: finds content of a visit that cannot be true, by the rules of department/plausibility.yaml.
+"""Plausibility: finds content of a visit that cannot be true, by the rules of plausibility.yaml.
 
 The rules are independent of the simulator and apply to any visit with an age and a sex.
 """
@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
-from whatelse.simulate.content import read_yaml
+import yaml
+
 from whatelse.visits import Code, Visit
 
 
@@ -31,7 +33,7 @@ class Rule:
 @lru_cache(maxsize=1)
 def rules() -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]]:
     """The rules, and the contradictions (why, patterns that do not stand together)."""
-    read = read_yaml("plausibility.yaml")
+    read = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
     found = tuple(
         Rule(
             why=r["why"],
