@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,18 +26,19 @@ def enforce_consistency(
     column = {name: j for j, name in enumerate(department.names)}
     fits = department.limits.fits(patients.age, patients.male)
     states = _states(department, patients, presentation)
-    denials = np.flatnonzero(department.section == SECTIONS.index("negative")).tolist()
+    denials = np.flatnonzero(department.section == SECTIONS.index("negative"))
 
     def any_of(names: Sequence[str]) -> Bools:
-        return np.any([states[n] if n in states else findings[:, column[n]] for n in names], axis=0)
+        return np.asarray(np.any([states[n] if n in states else findings[:, column[n]] for n in names], axis=0))
 
     def apply(rule: Mapping[str, Any]) -> None:
         where = any_of(rule["when"]) if "when" in rule else np.ones(len(findings), dtype=bool)
         where = where & ~any_of(rule["unless"]) if "unless" in rule else where
         for key, (draw, chance) in rule.get("on", {}).items():
             findings[where & (u[:, draw] < chance) & fits[:, column[key]], column[key]] = True
-        gone = [denials if key == "every denial" else [column[key]] for key in rule.get("off", ())]
-        findings[np.ix_(np.flatnonzero(where), list(chain(*gone)))] = False
+        for key in rule.get("off", ()):
+            gone = denials if key == "every denial" else np.array([column[key]])
+            findings[np.ix_(np.flatnonzero(where), gone)] = False
 
     for rule in department.consistency["measures"]:
         apply(rule)
