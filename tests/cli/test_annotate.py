@@ -53,9 +53,9 @@ def test_from_a_cohort_to_a_model(folder: Path, tmp_path: Path) -> None:
     with model_server(seed=1, refusal=0.05, invented=0.05) as server:
         said = run(
             *("annotate", folder / "bare", "--endpoint", server.url, "--model", "tiny", "--count", 150, "--out", out),
-            *("--price", "1,2", "--second-pass", 0.2),
+            *("--second-pass", 0.2),
         )
-    assert "150 visits to ask about 23 conditions; 0 visits are done" in said and "(cost " in said
+    assert "150 visits to ask about 23 conditions; 0 visits are done" in said
     assert "self-agreement: " in said and "refused" in said and "quotes records" in said
     bare = Cohort.open(folder / "bare")
     (votes,) = read_votes(out, bare)
@@ -158,7 +158,6 @@ def test_the_key_comes_from_the_environment(folder: Path, tmp_path: Path, monkey
         (("--count", 5), "--count needs a cohort"),
         (("--count", 5, "--ids", "x.csv"), "give one of them"),
         (("--ids", "missing.csv"), "no such file"),
-        (("--price", "cheap"), "--price needs two numbers"),
     ],
 )
 def test_what_annotate_refuses(folder: Path, tmp_path: Path, more: tuple[object, ...], message: str) -> None:

@@ -41,27 +41,28 @@ COMMANDS = {
     "cards off": "cards mode off",
     "cards reset": "cards mode reset",
 }
-# A new name that ends with "=" takes the value of the old option: `--delimiter ;` is `--option delimiter=;`.
-OPTIONS = {
-    "--like": "--vocabulary-from",
-    "--error": "--annotator-error",
-    "--lexicon": "--knowledge",
-    "--visits": "--max-visits",
-    "--delimiter": "--option delimiter=",
-    "--encoding": "--option encoding=",
-    "--labels": "--option labels=",
-    "--codings": "--option codings=",
-    "--cdm-schema": "--option cdm_schema=",
-    "--results-schema": "--option results_schema=",
-    "--table": "--option table=",
-    "--epochs": "--nvil epochs=",
-    "--burn-in": "--nvil burn_in=",
-    "--l2": "--nvil l2=",
-    "--lambda": "--nvil supervised=",
-    "--learning-rate": "--nvil learning_rate=",
-    "--minibatch": "--nvil minibatch=",
-    "--every": "--nvil every=",
-}
+# (old, new): the first new option that the command has is taken. A new name that ends with "=" takes the value of the
+# old option: `--delimiter ;` is `--option delimiter=;`. One with a value is for a flag.
+OPTIONS = (
+    ("--like", "--vocabulary-from"),
+    ("--error", "--annotator-error"),
+    ("--lexicon", "--knowledge"),
+    ("--visits", "--max-visits"),
+    ("--label-tables", "--option labels="),
+    *((f"--{name.replace('_', '-')}", f"--option {name}=") for name in (
+        "delimiter", "encoding", "labels", "codings", "cdm_schema", "results_schema", "table",
+    )),
+    *((f"--{name.replace('_', '-')}", f"--setting {name}=") for name in (
+        "rules", "lexicon", "max_share", "max_terms", "min_visits", "bands",
+    )),
+    ("--no-bigrams", "--setting bigrams=false"),
+    ("--bigrams", "--setting bigrams=true"),
+    ("--function-words", "--setting function_words=true"),
+    ("--lambda", "--nvil supervised="),
+    *((f"--{name.replace('_', '-')}", f"--nvil {name}=") for name in (
+        "epochs", "burn_in", "l2", "learning_rate", "minibatch", "every",
+    )),
+)  # fmt: skip
 FLAGS = ("--json", "--note-nlp", "--help")  # options of old commands that take no value
 
 
@@ -132,8 +133,8 @@ def _new_options(args: list[str], has: set[str]) -> list[str]:
     words = iter(args)
     for word in words:
         old, equals, value = word.partition("=")
-        new = OPTIONS.get(old, "")
-        if not new or old in has or new.split()[0] not in has:
+        new = next((new for name, new in OPTIONS if name == old and new.split()[0] in has), "")
+        if not new or old in has:
             out.append(word)
             continue
         _say(old, new)
@@ -141,7 +142,7 @@ def _new_options(args: list[str], has: set[str]) -> list[str]:
             option, name = new.split()
             out += [option, name + (value if equals else next(words, ""))]
         else:
-            out.append(new + equals + value)
+            out += new.split() if " " in new else [new + equals + value]
     return out
 
 

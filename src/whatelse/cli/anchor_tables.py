@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
-from whatelse.cli.tables import console
+from whatelse.cli.tables import console, print_table
 from whatelse.visits import TEXT_FIELDS
 
 if TYPE_CHECKING:
@@ -20,22 +19,20 @@ if TYPE_CHECKING:
 
 
 def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
-    table = Table(
-        "condition", "fires", "share", "precision", "recall", "fires with", "breaks independence", title="anchors"
-    )
+    rows = []
     for c in checks:
-        overlap = ", ".join(f"{o.condition} ({o.both:,}, x{o.lift:.1f})" for o in c.overlaps[:2])
         broken = ", ".join(f"{d.finding} (x{d.odds_ratio:.2g})" for d in c.dependent[:3])
         if len(c.dependent) > 3:
             broken += f" and {len(c.dependent) - 3} more"
-        cells = (_rate(c.precision), _rate(c.recall), escape(overlap), escape(broken))
-        table.add_row(c.condition, f"{c.fires:,}", f"{c.share:.2%}", *cells, style="" if c.fires else "red")
+        rates = (_rate(c.precision), _rate(c.recall))
+        rows.append((c.condition, f"{c.fires:,}", f"{c.share:.2%}", *rates, _overlaps(c.overlaps), broken))
+    head = ("condition", "fires", "share", "precision", "recall", "fires with", "breaks independence")
+    print_table(head, rows, "anchors", ["" if c.fires else "red" for c in checks])
     terminal = console()
-    terminal.print(table)
     for c in checks:
         for problem in c.problems:
             if not problem.endswith("given the label"):
-                terminal.print(f"{c.condition}: {problem}", style="yellow", highlight=False)
+                terminal.print(Text(f"{c.condition}: {problem}", style="yellow"))
     if not labelled:
         terminal.print("no labels: precision, recall and independence cannot be checked", style="yellow")
 
@@ -51,28 +48,26 @@ def print_uses(uses: list[AnchorUse]) -> None:
     for use in uses:
         same = tuple(use.examples) if use.examples else use.value
         groups.setdefault((use.condition, use.how, use.fields, use.visits, same), []).append(use)
-    table = Table("condition", "anchor", "visits", "alone", "for example", title="what fired")
+    rows = []
     for group in groups.values():
         use = group[0]
         kind = [] if use.how == "phrase" else [use.how]
         if set(use.fields) != set(TEXT_FIELDS):
             kind += [f"in {' and '.join(field.replace('_', ' ') for field in use.fields)}"]
         anchor = ", ".join(one.value for one in group) + (f" ({', '.join(kind)})" if kind else "")
-        shown = Text("\n").join(_example(example) for example in use.examples)
+        shown = Text("\n").join(marked(example) for example in use.examples) if use.visits else use.problem or ""
         alone = f"{use.alone:,}" if len(group) == 1 else ""
-        cells = (escape(use.condition), escape(anchor), f"{use.visits:,}", alone)
-        table.add_row(*cells, shown if use.visits else Text(use.problem or ""), style="" if use.visits else "red")
-    console().print(table)
-
-
-def _example(example: Excerpt) -> Text:
-    text = Text(example.text.replace("\n", " "))
-    text.stylize("bold", example.start, example.end)
-    return text
+        rows.append((use.condition, anchor, f"{use.visits:,}", alone, shown))
+    styles = ["" if group[0].visits else "red" for group in groups.values()]
+    print_table(("condition", "anchor", "visits", "alone", "for example"), rows, "what fired", styles)
 
 
 def _rate(rate: tuple[float, float, float] | None) -> str:
     return "?" if rate is None else f"{rate[0]:.2f} ({rate[1]:.2f}-{rate[2]:.2f})"
+
+
+def _overlaps(found: Iterable[Any]) -> str:
+    return ", ".join(f"{o.condition} ({o.both:,}, x{o.lift:.1f})" for o in list(found)[:2])
 
 
 def marked(excerpt: Excerpt) -> Text:
@@ -86,23 +81,21 @@ def print_suggestions(found: list[Suggestion], examples: dict[int, list[Excerpt]
     """A table for each condition, the examples under it."""
     from whatelse.annotators.discovery.suggest import by_condition
 
-    terminal = console()
     if not found:
         typer.echo("nothing to suggest")
     number = {id(s): at for at, s in enumerate(found)}
     for condition, group in by_condition(found).items():
-        table = Table("phrase", "under", "precision", "fires", "gained", "overlaps", "why", title=escape(condition))
+        rows = []
         for s in group:
             under = s.key if s.system is None else f"{s.key}: {s.system}"
-            overlap = ", ".join(f"{o.condition} ({o.both:,}, x{o.lift:.1f})" for o in s.overlaps[:2])
             why = "; ".join(f"{r.source} {r.log_odds:+.1f}: {r.says}" for r in s.why[:4])
             name = f"{s.phrase} ({s.label})" if s.label else s.phrase
-            cells = [name, under, f"{s.precision:.2f}", f"{s.fires:,}", f"{s.gained:,}", overlap, why]
-            table.add_row(*map(escape, cells))
-        terminal.print(table)
+            counts = (f"{s.precision:.2f}", f"{s.fires:,}", f"{s.gained:,}")
+            rows.append((name, under, *counts, _overlaps(s.overlaps), why))
+        print_table(("phrase", "under", "precision", "fires", "gained", "overlaps", "why"), rows, condition)
         for s in group:
             for excerpt in examples.get(number[id(s)], ()):
-                terminal.print(Text(f"  {s.phrase}: ", style="italic") + marked(excerpt))
+                console().print(Text(f"  {s.phrase}: ", style="italic") + marked(excerpt))
 
 
 def print_worth(worth: Worth) -> None:

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from whatelse.cli.anchor_tables import marked, print_checks, print_suggestions, print_uses, print_worth
-from whatelse.cli.label_next import label_next
-from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SEED, SYSTEM, add_group
+from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SEED, SYSTEM
 from whatelse.cli.progress import progress_bar, track
 from whatelse.cli.tables import print_json, print_note
 from whatelse.errors import CohortError, ConditionError, InputError
@@ -29,12 +28,6 @@ EXAMPLES = 3  # mentions to show of each suggestion
 KEYS: dict[str, Answer] = {"y": "yes", "n": "no", "s": "skip", "u": "undo", "q": "stop"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group `anchors`."""
-    text = "Check anchors, and find further ones."
-    add_group(app, "anchors", text, check=check, label_next=label_next, suggest=suggest, edit=edit)
-
-
 def check(
     cohort: Path = COHORT,
     as_json: bool = JSON,
@@ -42,7 +35,7 @@ def check(
     min_odds: float = typer.Option(2.0, "--min-odds", help="Warn from this odds ratio on, or its inverse."),
     phrases: bool = typer.Option(True, help="Read the records again and show where each anchor fired, with excerpts."),
     examples: int = typer.Option(2, "--examples", min=0, help="Examples to show of each anchor."),
-    visits: list[Path] | None = RECORDS,
+    visits: list[Path] = RECORDS,
 ) -> None:
     """Coverage, overlap, precision and recall of anchors; findings that depend on them; what fired. JSON: no text.
 
@@ -73,7 +66,7 @@ def check(
         typer.echo(f"verdict: {'usable, with the notes above' if found else 'ready to learn from'}")
 
 
-def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[AnchorUse]:
+def _uses(cohort: Cohort, files: list[Path], examples: int) -> list[AnchorUse]:
     """Where each anchor fired in the cohort's records; a note and an empty list if the records cannot be read."""
     from whatelse.annotators.anchor_uses import anchor_uses
     from whatelse.lifecycle.rebuild import records_of
@@ -91,12 +84,12 @@ def _uses(cohort: Cohort, files: list[Path] | None, examples: int) -> list[Ancho
 
 def suggest(
     cohort: Path = COHORT,
-    condition: list[str] | None = typer.Option(None, "--condition", help="Only for this condition; may be repeated."),
+    condition: list[str] = typer.Option([], "--condition", help="Only for this condition; may be repeated."),
     phrase: str | None = typer.Option(
         None, "--phrase", help="Preview this phrase, drug or code of one condition: what it would be worth."
     ),
-    visits: list[Path] | None = typer.Option(
-        None, "--visits", help="Files of the cohort's records; excerpts are shown. [where they were, without excerpts]"
+    visits: list[Path] = typer.Option(
+        [], "--visits", help="Files of the cohort's records; excerpts are shown. [where they were, without excerpts]"
     ),
     most: int = typer.Option(10, "--most", min=1, help="Suggestions for each condition."),
     refused: Path | None = typer.Option(None, "--refused", help="YAML file of phrases refused before."),
@@ -117,10 +110,6 @@ def suggest(
 
     Example: whatelse anchors suggest cohort --condition headache --phrase h/a
     """
-    if phrase is not None:
-        if not condition or len(condition) != 1:
-            raise InputError("--phrase is previewed for one condition: give --condition once")
-        return _preview(cohort, condition[0], phrase, visits, key, system, looks, seed, judged, as_json)
     from whatelse.annotators.discovery.edit import read_refused
     from whatelse.annotators.discovery.meanings import Meanings
     from whatelse.annotators.discovery.phrases import from_cohort, from_visits
@@ -129,13 +118,19 @@ def suggest(
     from whatelse.tagger import Tagger
 
     opened = Cohort.open(cohort)
+    if phrase is not None:
+        if len(condition) != 1:
+            raise InputError("--phrase is previewed for one condition: give --condition once")
+        where = condition[0], phrase, key, system
+        return _preview(opened, where, _records(opened, visits), looks, seed, judged, as_json)
     probability = None
     if model is not None:
         tagger = Tagger.load(model)
         if tagger.vocabulary_.names != opened.vocabulary.names or tagger.conditions_ != opened.conditions:
             raise CohortError(f"{model} has other findings or conditions than {cohort}: give a model learned from it")
         probability = tagger.predict_proba(opened)
-    if visits or _records_at_hand(opened):
+    files = opened.about.get("files") or ()
+    if visits or (files and all(Path(file).exists() for file in files)):
         table = from_visits(opened, _records(opened, visits))
     else:
         print_note("the records cannot be found: only the cohort's own findings are candidates; give --visits")
@@ -144,7 +139,7 @@ def suggest(
         opened,
         table,
         meanings=Meanings.of(knowledge),
-        conditions=condition,
+        conditions=condition or None,
         probability=probability,
         refused=read_refused(refused) if refused is not None and refused.exists() else None,
         most=most,
@@ -158,53 +153,48 @@ def suggest(
 
 
 def _preview(
-    cohort: Path,
-    condition: str,
-    phrase: str,
-    visits: list[Path] | None,
-    key: str,
-    system: str | None,
+    cohort: Cohort,
+    where: tuple[str, str, str, str | None],
+    records: Iterable[Visit],
     looks: int,
     seed: int,
     judged: Path | None,
     as_json: bool,
 ) -> None:
-    """Preview a phrase as an anchor: visits gained, overlap, and precision in visits that somebody judges."""
+    """Preview a phrase as an anchor: visits gained, overlap, and precision in visits that somebody judges.
+
+    where: condition, phrase, key, code system
+    """
     from whatelse.annotators.discovery.trial import judge, try_phrase, with_judgements
-    from whatelse.cohort import Cohort
     from whatelse.workbench.judgements import judge_visit
 
-    opened = Cohort.open(cohort)
-    records = _records(opened, visits)
-    worth, excerpts = try_phrase(opened, condition, phrase, records, key=key, system=system, looks=looks, seed=seed)
+    condition, phrase, key, system = where
+    worth, excerpts = try_phrase(cohort, condition, phrase, records, key=key, system=system, looks=looks, seed=seed)
     if as_json:
-        print_json(worth.to_json())
-        return
+        return print_json(worth.to_json())
     print_worth(worth)
     if excerpts:
         typer.echo(f"does the patient have {condition}?  y yes, n no, s skip, u undo, q stop")
         said = judge(excerpts, _ask)
         worth = with_judgements(worth, said)
-        if judged is not None:
-            for excerpt, answer in zip(excerpts, said, strict=True):
-                if answer is not None:
-                    judge_visit(judged, (condition, " ".join(phrase.split()), key, system or ""), excerpt.visit, answer)
+        for excerpt, answer in zip(excerpts, said, strict=True):
+            if judged is not None and answer is not None:
+                judge_visit(judged, (condition, " ".join(phrase.split()), key, system or ""), excerpt.visit, answer)
     if worth.precision is not None:
         share, low, high = worth.precision
         typer.echo(f"{worth.yes} of {worth.judged} have it: precision {share:.2f} (95%: {low:.2f} to {high:.2f})")
-        typer.echo(
-            f"next: whatelse anchors edit FILE {condition!r} {'--add' if share >= 0.7 else '--refuse'} {phrase!r}"
-        )
+        what = "--add" if share >= 0.7 else "--refuse"
+        typer.echo(f"next: whatelse anchors edit FILE {condition!r} {what} {phrase!r}")
 
 
 def edit(
     file: Path = typer.Argument(..., help="Conditions file (YAML); for --refuse, --unrefuse: file of refused phrases."),
     condition: str = typer.Argument(..., help="The condition."),
-    add: list[str] | None = typer.Option(None, "--add", help="Add this phrase, drug or code as an anchor; repeat."),
-    remove: list[str] | None = typer.Option(None, "--remove", help="Remove this anchor; repeat."),
+    add: list[str] = typer.Option([], "--add", help="Add this phrase, drug or code as an anchor; repeat."),
+    remove: list[str] = typer.Option([], "--remove", help="Remove this anchor; repeat."),
     change: tuple[str, str] = typer.Option(("", ""), "--change", metavar="OLD NEW", help="Replace an anchor."),
-    refuse: list[str] | None = typer.Option(None, "--refuse", help="Do not suggest this phrase again; repeat."),
-    unrefuse: list[str] | None = typer.Option(None, "--unrefuse", help="Suggest this phrase again; repeat."),
+    refuse: list[str] = typer.Option([], "--refuse", help="Do not suggest this phrase again; repeat."),
+    unrefuse: list[str] = typer.Option([], "--unrefuse", help="Suggest this phrase again; repeat."),
     new: bool = typer.Option(False, "--new", help="Start the condition, with the phrase of --add."),
     title: str | None = typer.Option(None, "--title", help="For --new: the name that people read. [the name]"),
     key: str = KEY,
@@ -224,25 +214,24 @@ def edit(
     if not (add or remove or any(change) or refuse or unrefuse):
         raise InputError("nothing to edit: give --add, --remove, --change, --refuse or --unrefuse")
     if new:
-        if len(add or []) != 1:
+        if len(add) != 1:
             raise ConditionError("--new starts a condition with one phrase: give one --add")
-        (phrase,) = add or []
-        work.new_condition(file, condition, phrase, title)
+        work.new_condition(file, condition, add[0], title)
         typer.echo(f"started {condition!r} in {file}")
         typer.echo(f"next: whatelse build VISITS --conditions {file} --out COHORT, and anchors suggest COHORT")
-    for phrase in [] if new else add or ():
+    for phrase in [] if new else add:
         work.add_phrase(file, condition, phrase, key, system)
         typer.echo(f"added {phrase!r} to {again}")
-    for phrase in remove or ():
+    for phrase in remove:
         work.take_out(file, condition, phrase, key, system)
         typer.echo(f"removed {phrase!r} from {again}")
     if any(change):
         work.change_phrase(file, condition, *change, key)
         typer.echo(f"{change[0]!r} is now {change[1]!r}, of {again}")
-    for phrase in refuse or ():
+    for phrase in refuse:
         work.refuse_phrase(file, condition, phrase)
         typer.echo(f"{phrase!r} will not be suggested for {condition} with --refused {file}")
-    for phrase in unrefuse or ():
+    for phrase in unrefuse:
         work.allow_phrase(file, condition, phrase)
         typer.echo(f"{phrase!r} may be suggested for {condition} again")
     if learn is not None:
@@ -252,26 +241,18 @@ def edit(
 def _print_difference(conditions: Path, cohort: Path, most: int) -> None:
     """Learn from some visits of a cohort with its own anchors and with those of a file; print the difference."""
     from whatelse.annotators import AnchorSet
-    from whatelse.cli.lifecycle import print_outcome
+    from whatelse.cli.refit import print_outcome
     from whatelse.cohort import Cohort
     from whatelse.workbench.overview import own_labels
     from whatelse.workbench.training import learn, some_of
 
-    opened, visits = some_of(Cohort.open(cohort), _records(Cohort.open(cohort), None), most)
+    opened, visits = some_of(Cohort.open(cohort), _records(Cohort.open(cohort), []), most)
     with progress_bar() as told:
         outcome, _, _ = learn(opened, visits, AnchorSet.load(conditions), own_labels, progress=told)
     print_outcome(outcome)
 
 
-# ---- records
-
-
-def _records_at_hand(cohort: Cohort) -> bool:
-    files = cohort.about.get("files") or ()
-    return bool(files) and all(Path(file).exists() for file in files)
-
-
-def _records(cohort: Cohort, files: list[Path] | None) -> Iterable[Visit]:
+def _records(cohort: Cohort, files: list[Path]) -> Iterable[Visit]:
     """The cohort's records, read as when the cohort was built. Rows that cannot be used are skipped."""
     from whatelse.lifecycle.rebuild import records_of
 

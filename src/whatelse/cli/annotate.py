@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import json
 import os
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from whatelse.annotators.language_model.endpoint import Endpoint
     from whatelse.annotators.language_model.journal import Journal
     from whatelse.annotators.language_model.prompt import Prompt
-    from whatelse.annotators.language_model.run import Budget, Count
+    from whatelse.annotators.language_model.run import Count
     from whatelse.visits import Visit
 
 KEY_VARIABLE = "WHATELSE_LLM_KEY"
@@ -40,13 +39,13 @@ def annotate(
     ids: Path | None = typer.Option(
         None, "--ids", help="File with a column 'visit', such as a sheet of 'anchors label-next'. [all visits]"
     ),
-    visits: list[Path] | None = RECORDS,
+    visits: list[Path] = RECORDS,
     conditions: Path | None = typer.Option(
         None, "--conditions", help="For files of visits: the conditions to ask about. [the shipped ones]"
     ),
     source: str | None = SOURCE,
     columns: Path | None = MAP,
-    option: list[str] | None = OPTION,
+    option: list[str] = OPTION,
     remove: bool = typer.Option(
         False, "--remove-identifiers", help="Remove names, dates and numbers by rules before sending."
     ),
@@ -55,9 +54,6 @@ def annotate(
     timeout: float = typer.Option(120.0, "--timeout", min=0.1, help="Seconds for an answer."),
     max_tokens: int | None = typer.Option(None, "--max-tokens", min=1, help="Stop this run after so many tokens."),
     max_minutes: float | None = typer.Option(None, "--max-minutes", min=0, help="Stop this run after so many minutes."),
-    price: str | None = typer.Option(
-        None, "--price", metavar="IN,OUT", help="Price of a million tokens of questions and of answers, to show cost."
-    ),
     allow_remote: str | None = typer.Option(
         None, "--allow-remote", metavar="HOST", help="Send records to this host outside; asks for confirmation."
     ),
@@ -71,10 +67,7 @@ def annotate(
 
     Example: whatelse annotate cohort --endpoint http://127.0.0.1:8000/v1 --model llama --count 500 --out votes.parquet
     """
-    try:
-        from whatelse.annotators.language_model.endpoint import Endpoint
-    except ModuleNotFoundError:
-        raise InputError("a language model is asked with httpx: pip install 'whatelse[llm]'") from None
+    from whatelse.annotators.language_model.endpoint import Endpoint
     from whatelse.annotators.language_model.journal import Journal
     from whatelse.annotators.language_model.prompt import Prompt, describe, known_words
     from whatelse.annotators.language_model.redaction import Redactor
@@ -82,7 +75,6 @@ def annotate(
     from whatelse.knowledge import load_knowledge
 
     server = Endpoint.of(endpoint, allow_remote)
-    prices = _prices(price)
     asked_about, records, weights = _visits(what, conditions, count, ids, visits, seed, (source, columns, option))
     prompt = Prompt(describe(asked_about), Redactor(known_words(load_knowledge())) if remove else None)
     journal = Journal(out, model, prompt.version)
@@ -97,18 +89,21 @@ def annotate(
     typer.echo(f"{len(records):,} visits to ask about {len(prompt.conditions)} conditions; {done_before}")
     question, answer, seconds = estimate(prompt, records, second_pass, concurrency)
     typer.echo(
-        f"estimate: {question:,} tokens of questions, {answer:,} of answers{_cost(prices, question, answer)}, "
-        f"{seconds / 60:,.0f} minutes if an answer comes at 40 tokens a second"
+        f"estimate: {question:,} tokens of questions, {answer:,} of answers, {seconds / 60:,.0f} minutes if an answer "
+        "comes at 40 tokens a second"
     )
     if dry_run:
-        _show_question(prompt, records[0])
+        for _, messages in prompt.questions(prompt.record(records[0])):
+            for message in messages:
+                typer.echo(f"--- {message['role']}\n{message['content']}")
+        typer.echo(f"--- prompt {prompt.version}; nothing was sent")
         return
     if server.remote:
         typer.confirm(f"Send the records of {len(records):,} visits to {server.host}, outside?", abort=True)
     budget = Budget(max_tokens, None if max_minutes is None else 60 * max_minutes)
-    settings = {"concurrency": concurrency, "second": second_pass, "weights": weights}
-    done = _run(records, server, model, prompt, journal, timeout, budget, prices, settings, redacted=remove)
-    _print_count(done, prices)
+    settings = {"budget": budget, "concurrency": concurrency, "second": second_pass, "weights": weights}
+    done = _run(records, server, model, prompt, journal, timeout, redacted=remove, settings=settings)
+    _print_count(done)
     typer.echo(f"{len(journal.done):,} visits have votes in {out}; it quotes records: keep it where records are kept")
     if done.stopped or done.failed:
         print_note(f"{done.stopped or f'{done.failed:,} visits got no answer'}: run the same command again to go on")
@@ -125,12 +120,12 @@ def _run(
     prompt: Prompt,
     journal: Journal,
     timeout: float,
-    budget: Budget,
-    prices: tuple[float, float] | None,
-    settings: dict[str, Any],
     redacted: bool,
+    settings: dict[str, Any],
 ) -> Count:
     """Ask, with a progress bar, and write two lines of audit. Votes so far are kept whatever ends the run."""
+    import asyncio
+
     from whatelse.annotators.language_model.endpoint import Client
     from whatelse.annotators.language_model.run import annotate as ask_all
 
@@ -142,13 +137,9 @@ def _run(
             with progress_bar() as bar:
 
                 def report(so_far: Count) -> None:
-                    bar(
-                        f"{so_far.asked + so_far.answered:,} tokens{_cost(prices, so_far.asked, so_far.answered)}",
-                        so_far.visits,
-                        len(records),
-                    )
+                    bar(f"{so_far.asked + so_far.answered:,} tokens", so_far.visits, len(records))
 
-                return await ask_all(records, client, prompt, journal, budget=budget, report=report, **settings)
+                return await ask_all(records, client, prompt, journal, report=report, **settings)
 
     outcome: dict[str, Any] = {"outcome": "stopped"}
     try:
@@ -184,9 +175,9 @@ def _visits(
     conditions: Path | None,
     count: int | None,
     ids: Path | None,
-    files: list[Path] | None,
+    files: list[Path],
     seed: int,
-    reading: tuple[str | None, Path | None, list[str] | None],
+    reading: tuple[str | None, Path | None, list[str]],
 ) -> tuple[AnchorSet, list[Visit], dict[str, float]]:
     """Conditions, the visits to ask about, and how many visits each stands for."""
     from whatelse.annotators import AnchorSet
@@ -237,27 +228,8 @@ def _ids(path: Path) -> dict[str, float]:
     return dict(pairs())
 
 
-def _prices(text: str | None) -> tuple[float, float] | None:
-    try:
-        first, second = map(float, text.split(",")) if text else (0.0, 0.0)
-    except ValueError:
-        raise InputError("--price needs two numbers, such as 0.15,0.6") from None
-    return (first, second) if text else None
-
-
-def _cost(prices: tuple[float, float] | None, asked: int, answered: int) -> str:
-    return f" (cost {(asked * prices[0] + answered * prices[1]) / 1e6:,.2f})" if prices else ""
-
-
-def _show_question(prompt: Prompt, visit: Visit) -> None:
-    for _, messages in prompt.questions(prompt.record(visit)):
-        for message in messages:
-            typer.echo(f"--- {message['role']}\n{message['content']}")
-    typer.echo(f"--- prompt {prompt.version}; nothing was sent")
-
-
-def _print_count(done: Count, prices: tuple[float, float] | None) -> None:
-    tokens = f"{done.asked:,} + {done.answered:,} tokens{_cost(prices, done.asked, done.answered)}"
+def _print_count(done: Count) -> None:
+    tokens = f"{done.asked:,} + {done.answered:,} tokens"
     typer.echo(f"{done.visits:,} visits in {done.seconds:.0f} s, {tokens}, {done.retries:,} tries again")
     typer.echo("answers: " + ", ".join(f"{status} {number:,}" for status, number in done.statuses.most_common()))
     if done.both:

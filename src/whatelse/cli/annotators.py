@@ -8,11 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich.table import Table
-
 from whatelse.cli.options import COHORT, JSON, LABELS, VOTES
-from whatelse.cli.tables import console, print_json
+from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def annotators(
-    cohort: Path = COHORT, votes: list[Path] | None = VOTES, labels: list[Path] | None = LABELS, as_json: bool = JSON
+    cohort: Path = COHORT, votes: list[Path] = VOTES, labels: list[Path] = LABELS, as_json: bool = JSON
 ) -> None:
     """What annotators are worth: coverage, overlap, conflict and estimated error rates, in all and by condition.
 
@@ -31,6 +28,8 @@ def annotators(
 
     Example: whatelse annotators cohort --votes votes.parquet --labels labels.csv
     """
+    import numpy as np
+
     from whatelse.annotators.analysis import analyse_annotators
     from whatelse.annotators.dawid_skene import estimate_rates
     from whatelse.annotators.vote_files import read_votes
@@ -39,15 +38,15 @@ def annotators(
 
     opened = Cohort.open(cohort)
     all_votes = [
-        *(each for path in labels or () for each in read_votes(path, opened, others="skip")),
+        *(each for path in labels for each in read_votes(path, opened, others="skip")),
         *([Votes.of_cohort(opened)] if not labels and opened.known.any() else []),
-        *read_vote_files(votes or [], opened, "skip"),
+        *read_vote_files(votes, opened, "skip"),
     ]
     rated = estimate_rates(all_votes)[0] if all_votes else ()  # as `fit` rates them: without anchors
     filled, posterior = estimate_rates([*rated, Votes.of_anchors(opened)])
     rows = analyse_annotators(filled, posterior=posterior)
     labelled = sum((v.known for v in filled if v.certain), np.zeros(filled[0].known.shape, bool))
-    by_condition = [
+    by_condition: list[dict[str, Any]] = [
         {
             "annotator": v.annotator,
             "condition": condition,
@@ -66,25 +65,20 @@ def annotators(
     if as_json:
         print_json({"annotators": [asdict(row) for row in rows], "by_condition": by_condition})
         return
-    table = Table("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
-    for row in rows:
-        shares = (row.coverage, row.overlap, row.conflict, row.error, row.sensitivity, row.false_positive)
-        table.add_row(row.annotator, row.kind, f"{row.votes:,}", *(f"{share:.1%}" for share in shares))
-    console().print(table)
-    if by_condition:
-        console().print(_by_condition(by_condition))
-
-
-def _by_condition(rows: list[dict[str, Any]]) -> Table:
-    names = ("annotator", "condition", "votes", "yes", "also labelled", "sensitivity", "false +", "a yes is worth")
-    table = Table(*names, title="by condition")
-    for row in rows:
+    shares = ("coverage", "overlap", "conflict", "error", "sensitivity", "false_positive")
+    head = ("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
+    all_of = [(r.annotator, r.kind, f"{r.votes:,}", *(f"{getattr(r, name):.1%}" for name in shares)) for r in rows]
+    print_table(head, all_of)
+    each = []
+    for row in by_condition:
         counts = (f"{row[name]:,}" for name in ("votes", "yes", "labelled"))
         odds = row["log_odds_of_yes"]
         worth = "nothing" if odds <= 0 else f"odds x {min(math.exp(odds), 9999):,.0f}" if row["yes"] else "never said"
         rates = (f"{row['sensitivity']:.1%}", f"{row['false_positive']:.2%}")
-        table.add_row(row["annotator"], row["condition"], *counts, *rates, worth)
-    return table
+        each.append((row["annotator"], row["condition"], *counts, *rates, worth))
+    if each:
+        names = ("annotator", "condition", "votes", "yes", "also labelled", "sensitivity", "false +", "a yes is worth")
+        print_table(names, each, "by condition")
 
 
 def read_vote_files(paths: Sequence[Path], cohort: Cohort, others: Others) -> list[Votes]:

@@ -12,15 +12,9 @@ from typing import Any, Literal
 import typer
 
 from whatelse.cli.database import DATABASE_OPTION, open_store
-from whatelse.cli.options import JSON, SOURCE, add_group
+from whatelse.cli.options import JSON, SOURCE
 from whatelse.cli.tables import print_json
 from whatelse.errors import InputError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    text = "Cards of CDS Hooks: what was shown, and the mode."
-    add_group(app, "cards", text, report=report, mode=set_mode)
 
 
 @contextmanager
@@ -51,7 +45,7 @@ def set_mode(
 
 def report(
     model: Path | None = typer.Argument(None, help="The model file that served; with VISITS: compare."),
-    visits: list[Path] | None = typer.Argument(None, help="Records of the same visits with their coded diagnoses."),
+    visits: list[Path] = typer.Argument([], help="Records of the same visits with their coded diagnoses."),
     days: float | None = typer.Option(None, "--days", help="How far back. [30; to compare: 365]"),
     as_json: bool = JSON,
     source: str | None = SOURCE,

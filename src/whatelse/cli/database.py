@@ -1,4 +1,4 @@
-"""The database of decisions: its option, how it is opened, and what to install if a package is missing."""
+"""The database of decisions: its option, and how it is opened."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ DATABASE_OPTION: Any = typer.Option(
 @contextmanager
 def open_store(database: str, new: bool = True) -> Iterator[Store]:
     """The store at a URL, closed in the end. new: make it if there is none; a mistyped name would verify as empty."""
-    try:
-        from whatelse.store import Store
-        from whatelse.store.backup import file_of
-    except ImportError as missing:
-        raise WhatelseError(needs(missing)) from None
+    from whatelse.store import Store
+    from whatelse.store.backup import file_of
+
     if not new and database.startswith("sqlite:") and not (file := file_of(database)).exists():
         raise WhatelseError(f"{file}: there is no such database; say where it is with --database sqlite:///FILE")
     with closing(Store(database)) as store:
@@ -46,8 +44,3 @@ def open_decisions(place: str, error: float | None = None) -> Decisions:
         return combine(read_opinions(Path(place)), error=error)
     with open_store(place, new=False) as store:
         return combine(opinions_of(store.tag_lines()), error=error)
-
-
-def needs(missing: ImportError) -> str:
-    """What to install when an import is missing."""
-    return f"this needs {missing.name}, which is not installed: pip install 'whatelse[serve]'"

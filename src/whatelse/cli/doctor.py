@@ -18,7 +18,15 @@ from whatelse.cli.database import DATABASE_OPTION
 from whatelse.errors import WhatelseError
 
 CORE = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "duckdb")
-EXTRAS = {"serve": ("fastapi", "uvicorn", "sqlalchemy"), "spark": ("pyspark",), "nvil": ("torch",), "llm": ("httpx",)}
+EXTRAS = {
+    "serve": (
+        "fastapi", "uvicorn", "sqlalchemy", "alembic", "cachetools", "cryptography", "jwt", "prometheus_client",
+        "pydantic", "pydantic_settings",
+    ),
+    "spark": ("pyspark",),
+    "nvil": ("torch",),
+    "llm": ("httpx",),
+}  # fmt: skip
 NOTE = "72M on coumadin fell, hit head, vomiting"
 LOOKED_AT = 1_000  # visits that are read
 Line = tuple[str, str, str]  # ok, missing or WRONG; what; what was found
@@ -59,6 +67,16 @@ def _lines(model: str, visits: Path | None, port: int, database: str) -> Iterato
     yield _tried("port", lambda: _port(port))
 
 
+def what_to_install(error: Exception) -> str:
+    """What to do about a package that is missing; "" for another error."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    extra = next((extra for extra, modules in EXTRAS.items() if str(error.name).partition(".")[0] in modules), None)
+    if extra is None:
+        raise error  # no package of an extra
+    return f"this needs {error.name}, which is not installed: pip install 'whatelse[{extra}]'"
+
+
 def _tried(what: str, work: Callable[[], str]) -> Line:
     try:
         return "ok", what, work()
@@ -79,7 +97,7 @@ def _visits(model: str, file: Path) -> str:
     from whatelse.cli.options import read
     from whatelse.tagger import Tagger
 
-    reader = read([file], on_error="skip", like=Tagger.load(model).vocabulary_.source)
+    reader = read([file], [], on_error="skip", like=Tagger.load(model).vocabulary_.source)
     count = sum(1 for _ in islice(reader, LOOKED_AT))
     left = sum(reader.left_out.values())
     return f"{count:,} visits of {file} can be read" + (f", {left:,} rows cannot" if left else "")

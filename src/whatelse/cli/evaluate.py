@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
@@ -17,24 +17,13 @@ from whatelse.cli.spark import visits_to_test
 from whatelse.cli.tables import print_json, print_note
 from whatelse.errors import InputError
 
-if TYPE_CHECKING:
-    from whatelse.cohort import Cohort
-    from whatelse.tagger import Tagger
-
-
 Require = Literal["better", "not-worse"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(evaluate)
-    app.command()(reproduce)
 
 
 def evaluate(
     model: Path = MODEL,
     cohort: Path = typer.Argument(..., help="A cohort folder with the model's findings ('build --vocabulary-from')."),
-    labels: list[Path] | None = LABELS,
+    labels: list[Path] = LABELS,
     against: Path | None = typer.Option(None, "--against", help="An older model: compare both on the same visits."),
     require: Require | None = typer.Option(
         None, "--require", help="For --against: exit with 1 unless the model is better, or not worse."
@@ -66,44 +55,30 @@ def evaluate(
     if tagger.profiles_ and tagger.conditions_ != opened.conditions:
         tagger = Tagger.from_knowledge(opened.vocabulary.anchors)
     if against is not None:
-        _compare(Tagger.load(against), tagger, opened, labels or [], require, max_visits, seed, as_json)
+        from whatelse.annotators.label_set import LabelSet
+        from whatelse.lifecycle.compare import compare_models
+        from whatelse.lifecycle.refit import ACCEPTED
+
+        judged = LabelSet.read(labels, opened) if labels else None
+        found = compare_models(Tagger.load(against), tagger, opened, judged, visits=max_visits, seed=seed)
+        if as_json:
+            print_json(found.to_json())
+        else:
+            print_comparison(found)
+        if require is not None and found.verdict not in ACCEPTED[require]:
+            raise typer.Exit(1)
         return
     if require is not None:
         raise InputError("--require compares two models: give the other one with --against")
     if note := seen_before(tagger.notes_.get("learned_from"), opened):
         print_note(note)
-    for file in labels or ():
+    for file in labels:
         opened = with_labels(opened, file)
     measured = measure(tagger, opened, draws=draws, seed=seed, threshold=threshold)
     if as_json:
         print_json({"model": str(model), "cohort": str(cohort)} | measured)
         return
     print_measured(measured)
-
-
-def _compare(
-    old: Tagger,
-    new: Tagger,
-    cohort: Cohort,
-    labels: list[Path],
-    require: Require | None,
-    visits: int,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Print every difference of two models with its interval, and one verdict. Exit with 1 unless as required."""
-    from whatelse.annotators.label_set import LabelSet
-    from whatelse.lifecycle.compare import compare_models
-    from whatelse.lifecycle.refit import ACCEPTED
-
-    judged = LabelSet.read(labels, cohort) if labels else None
-    found = compare_models(old, new, cohort, judged, visits=visits, seed=seed)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        print_comparison(found)
-    if require is not None and found.verdict not in ACCEPTED[require]:
-        raise typer.Exit(1)
 
 
 def reproduce(
@@ -120,9 +95,9 @@ def reproduce(
     ),
     seed: int = SEED,
     draws: int = DRAWS,
-    without: list[str] | None = typer.Option(None, "--without", help="A row to leave out, or nvil; repeat."),
-    nvil: list[str] | None = typer.Option(
-        None, "--nvil", metavar="NAME=VALUE", help="A setting of NVIL: epochs, burn_in, l2, every …; repeat."
+    without: list[str] = typer.Option([], "--without", help="A row to leave out, or nvil; repeat."),
+    nvil: list[str] = typer.Option(
+        [], "--nvil", metavar="NAME=VALUE", help="A setting of NVIL: epochs, burn_in, l2, every …; repeat."
     ),
 ) -> None:
     """The paper's results table, figure and word list from two cohorts: one page, and results.json.
@@ -137,7 +112,7 @@ def reproduce(
     from whatelse.evaluation.reproduce import reproduce as run
     from whatelse.learning.paper.nvil.settings import NvilSettings
 
-    given = settings(nvil or [], "--nvil")
+    given = settings(nvil, "--nvil")
     own = {name: given.pop(name) for name in ("l2", "every") if name in given}
     if "l2" in own and not isinstance(own["l2"], list):
         own["l2"] = [own["l2"]]
@@ -148,7 +123,7 @@ def reproduce(
         few_labels=few_labels,
         seed=seed,
         draws=draws,
-        without=tuple(without or ()),
+        without=tuple(without),
         nvil=NvilSettings(**given),
         keep=out,
         **own,

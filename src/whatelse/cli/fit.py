@@ -13,21 +13,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from whatelse.cli import options
 from whatelse.cli.annotators import read_vote_files
 from whatelse.cli.database import open_decisions
-from whatelse.cli.options import (
-    ANNOTATOR_ERROR,
-    COHORT,
-    DECISIONS,
-    ENGINE,
-    LABELS,
-    MASTER,
-    SEED,
-    SKIP_OTHER_LABELS,
-    VOTES,
-    Engine,
-)
-from whatelse.cli.options import settings as named_settings
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import fit_on_spark
 from whatelse.cli.tables import print_note, print_table
@@ -45,25 +33,25 @@ MOST_MOVED = 8  # findings that are printed
 
 
 def fit(
-    cohort: Path = COHORT,
+    cohort: Path = options.COHORT,
     out: Path = typer.Option(..., "--out", help="The model file to write."),
     learner: str | None = typer.Option(None, "--learner", help="moments, naive, oracle, nvil … [the default learner]"),
     rates: Path | None = typer.Option(None, "--rates", help="JSON: the anchors' noise rates, condition by condition."),
-    labels: list[Path] | None = LABELS,
-    votes: list[Path] | None = VOTES,
-    decisions: str | None = DECISIONS,
-    error: float | None = ANNOTATOR_ERROR,
-    skip_other_labels: bool = SKIP_OTHER_LABELS,
+    labels: list[Path] = options.LABELS,
+    votes: list[Path] = options.VOTES,
+    decisions: str | None = options.DECISIONS,
+    error: float | None = options.ANNOTATOR_ERROR,
+    skip_other_labels: bool = options.SKIP_OTHER_LABELS,
     without_knowledge: bool = typer.Option(
         False, "--without-knowledge", help="Learn from the records alone, without the knowledge base as prior."
     ),
-    no_excuse: list[str] | None = typer.Option(None, "--no-excuse", hidden=True),
-    seed: int = SEED,
-    setting: list[str] | None = typer.Option(
-        None, "--setting", metavar="NAME=VALUE", help="A setting of the learner, e.g. epochs=50; repeat."
+    no_excuse: list[str] = typer.Option([], "--no-excuse", hidden=True),
+    seed: int = options.SEED,
+    setting: list[str] = typer.Option(
+        [], "--setting", metavar="NAME=VALUE", help="A setting of the learner, e.g. epochs=50; repeat."
     ),
-    engine: Engine = ENGINE,
-    master: str | None = MASTER,
+    engine: options.Engine = options.ENGINE,
+    master: str | None = options.MASTER,
 ) -> None:
     """Learn a model of all conditions from a cohort's anchors, labels and decisions.
 
@@ -77,7 +65,7 @@ def fit(
     from whatelse.learning import learners as learning
     from whatelse.tagger import Tagger
 
-    settings = named_settings(setting or [], "--setting")
+    settings = options.settings(setting, "--setting")
     if without_knowledge:
         settings["knowledge"] = False
     if no_excuse:
@@ -88,16 +76,14 @@ def fit(
                 "--labels, --votes and --decisions are for the local engine; Spark learns from the cohort's labels"
             )
         given = _rates(vocabulary_of(cohort).conditions, rates) if rates is not None else None
-        tagger, visits, seconds = fit_on_spark(
-            cohort, master, learner or learning.DEFAULT, given, seed, settings or None
-        )
+        tagger, visits, seconds = fit_on_spark(cohort, master, learner or learning.DEFAULT, given, seed, settings)
     else:
         opened = Cohort.open(cohort)
         lesson = None
         if labels or votes or decisions:
             if rates is not None:
                 raise InputError("--rates learns without labels: give either it, or --labels, --votes and --decisions")
-            lesson, _ = read_lesson(opened, labels or [], decisions, error, skip_other_labels, votes=votes or [])
+            lesson, _ = read_lesson(opened, labels, decisions, error, skip_other_labels, votes=votes)
         given = _rates(opened.conditions, rates) if rates is not None else None
         learn_from = opened if lesson is None else lesson.on(opened)
         found = doubts(learn_from, given)
@@ -141,9 +127,6 @@ def _print_doubts(found: list[Doubt], cohort: Path) -> None:
         print_note(f"expect little of {names}: 'whatelse anchors check {shlex.quote(str(cohort))}' says why")
 
 
-# ---- reading
-
-
 def _rates(conditions: tuple[str, ...], rates: Path) -> NoiseRates:
     """Noise rates of a file, in the order of the conditions."""
     from whatelse.annotators import NoiseRates
@@ -154,10 +137,8 @@ def _rates(conditions: tuple[str, ...], rates: Path) -> NoiseRates:
         raise InputError("is not JSON", file=rates) from None
     if missing := sorted(set(conditions) - set(given.conditions)):
         raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
-    if given.conditions != conditions:
-        own = given.to_json()
-        given = NoiseRates.from_json({c: own[c] for c in conditions})
-    return given
+    own = given.to_json()
+    return NoiseRates.from_json({c: own[c] for c in conditions})
 
 
 def read_lesson(

@@ -1,7 +1,8 @@
-"""`ask`: what else, of a note typed on the command line. `conditions`: the knowledge base, read and checked."""
+"""`ask` and `read`: a note typed on the command line. `conditions`: the knowledge base, read and checked."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,27 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli.options import JSON, add_group
+from whatelse.cli.options import JSON
 from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import ConditionError, InputError
 from whatelse.explanations import SHOWN
 
 if TYPE_CHECKING:
-    from whatelse.explanations import Suggestions, Tag
     from whatelse.knowledge import Condition, Knowledge
     from whatelse.tagger import Tagger
     from whatelse.visits import Visit
 
-OVERLAY = typer.Option(None, "--knowledge", help="Knowledge file of your own (YAML); may be repeated.")
-
-
+OVERLAY: Any = typer.Option([], "--knowledge", help="Knowledge file of your own (YAML); may be repeated.")
 FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, "sometimes"), (0.0, "rarely"))
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(ask)
-    text = "The knowledge base: list, show, check, begin an entry."
-    add_group(app, "conditions", text, list=list_conditions, show=show, check=check, new=new)
 
 
 def ask(
@@ -58,14 +50,17 @@ def ask(
     titles = tagger.titles_
     if as_json:
         return print_json(_answer(tagger, reading, known, found, questions))
-    stated = [tag.title or tag.condition for tag in found.tags if tag.stated]
-    if stated or known.confirmed:
-        names = [tagger.title(name) for name in known.confirmed] + stated
+    names = [tagger.title(name) for name in known.confirmed]
+    names += [tag.title or tag.condition for tag in found.tags if tag.stated]
+    if names:
         typer.echo("known: " + ", ".join(names))
 
     def cells(tag: Any, digits: int) -> tuple[str, str, str, str]:
-        because = _because(reading, known, tag.condition, titles)
-        return _with_forms(found, tag), f"{tag.probability:.{digits}%}", _times(tag.times), because
+        """Title with wider and narrower forms that are likely too, probability, times the usual, reasons."""
+        forms = ", ".join(form.title for form in found.forms(tag)[:3])
+        title = (tag.title or tag.condition) + (f"\n  or: {forms}" if forms else "")
+        times = f"{tag.times:.0f}" if tag.times >= 10 else f"{tag.times:.1f}"
+        return title, f"{tag.probability:.{digits}%}", times, _because(reading, known, tag.condition, titles)
 
     head = ("probability", "times the usual", "because")
     print_table(("likely", *head), [cells(tag, 0) for tag in found.likely[:SHOWN]])
@@ -74,27 +69,15 @@ def ask(
         rows = [(*cells(tag, 1), settle.get(tag.condition, "")) for tag in found.must_not_miss]
         print_table(("must not be missed", *head, "would settle it"), rows)
     if questions:
-        asked = [
-            (
-                f"{titles.get(q.finding, q.finding)}?",
-                tagger.title(q.about),
-                f"{q.now:.0%}",
-                f"{q.if_yes:.0%}",
-                f"{q.if_no:.0%}",
-            )
-            for q in questions[:5]
-        ]
+        asked = []
+        for q in questions[:5]:
+            chances = (f"{p:.0%}" for p in (q.now, q.if_yes, q.if_no))
+            asked.append((f"{titles.get(q.finding, q.finding)}?", tagger.title(q.about), *chances))
         print_table(("worth asking", "moves", "now", "if yes", "if no"), asked)
     bound = f"probabilities are computed to within {found.error_bound:.2g}"
     if not found.certified:
         bound = f"not certified: a probability may be off by up to {min(found.error_bound, 1.0):.2g}"
     typer.echo(f"{bound}; this supports judgement and does not replace it")
-
-
-def _with_forms(found: Suggestions, tag: Tag) -> str:
-    """A condition's title, with its wider and narrower forms that are likely too."""
-    forms = ", ".join(form.title for form in found.forms(tag)[:3])
-    return (tag.title or tag.condition) + (f"\n  or: {forms}" if forms else "")
 
 
 def _visit(note: str, age: float | None, sex: str | None) -> Visit:
@@ -130,10 +113,6 @@ def _because(reading: Any, known: Any, condition: str, titles: Any) -> str:
     return ", ".join(titles.get(r.finding, r.finding) for r in shown)
 
 
-def _times(times: float) -> str:
-    return f"{times:.0f}" if times >= 10 else f"{times:.1f}"
-
-
 def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:
     def tag(t: Any) -> dict[str, Any]:
         return {
@@ -155,12 +134,39 @@ def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any
     }  # fmt: skip
 
 
+def read(
+    note: str = typer.Argument(..., help="The note, in quotes; a text file; or - for standard input."),
+    age: float | None = typer.Option(None, "--age", help="Age in years, for what values mean."),
+    lexicon: str = typer.Option("default", "--lexicon", help="Concepts: default, or a knowledge file of your own."),
+    rules: str = typer.Option("default", "--rules", help="Assertion rules: default, paper or a YAML file."),
+    as_json: bool = JSON,
+) -> None:
+    """Print a note as it is understood: concepts, assertion, values, and words that were not understood.
+
+    Example: whatelse read "72M on coumadin fell, hit head, no LOC, BP 85/50, h/o afib"
+    """
+    from whatelse.text import NoteReader, load_lexicon
+
+    text = note
+    try:
+        if note == "-":
+            text = sys.stdin.read()
+        elif len(note) < 1000 and "\n" not in note and Path(note).is_file():
+            text = Path(note).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError("cannot be read as text in UTF-8", file=Path(note)) from None
+    found = NoteReader(load_lexicon(lexicon), rules).note(text, age=age)
+    if as_json:
+        return print_json(found.to_json())
+    typer.echo(str(found))
+
+
 def list_conditions(
-    words: list[str] | None = typer.Argument(
-        None, help="Words of a name or title, or the beginning of an ICD code. [all conditions]"
+    words: list[str] = typer.Argument(
+        [], help="Words of a name or title, or the beginning of an ICD code. [all conditions]"
     ),
     as_json: bool = JSON,
-    knowledge: list[Path] | None = OVERLAY,
+    knowledge: list[Path] = OVERLAY,
 ) -> None:
     """Conditions of the knowledge base: all, or those with these words in their names or with this code.
 
@@ -169,25 +175,21 @@ def list_conditions(
     base = _base(knowledge)
     found = base.find(" ".join(words)) if words else list(base.conditions.values())
     if not found:
-        raise ConditionError(f"no condition has {' '.join(words or ())!r} among its names or codes; try fewer words")
-    _print(found, as_json)
-
-
-def _base(knowledge: list[Path] | None) -> Knowledge:
-    from whatelse.knowledge import load_knowledge
-
-    return load_knowledge(*(knowledge or ()))
-
-
-def _print(found: list[Condition], as_json: bool) -> None:
+        raise ConditionError(f"no condition has {' '.join(words)!r} among its names or codes; try fewer words")
     if as_json:
         names = ("name", "title", "kind", "codes", "must_not_miss")
         return print_json([{name: getattr(c, name) for name in names} for c in found])
-    table = []
+    rows = []
     for c in found:
         codes = ", ".join(c.codes.get("icd10", ())[:6])
-        table.append((c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes))
-    print_table(("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM"), table)
+        rows.append((c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes))
+    print_table(("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM"), rows)
+
+
+def _base(knowledge: list[Path]) -> Knowledge:
+    from whatelse.knowledge import load_knowledge
+
+    return load_knowledge(*knowledge)
 
 
 def show(
@@ -196,7 +198,7 @@ def show(
     cohort: Path | None = typer.Option(
         None, "--cohort", help="Cohort folder ('build --vocabulary-from emergency'): what its cases have, beside."
     ),
-    knowledge: list[Path] | None = OVERLAY,
+    knowledge: list[Path] = OVERLAY,
 ) -> None:
     """One entry, as a clinician reads it; with a cohort, what local records say beside what is written.
 

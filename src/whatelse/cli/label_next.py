@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import typer
 
 from whatelse.cli.options import COHORT, RECORDS, SEED
@@ -33,12 +32,14 @@ def label_next(
     ),
     seed: int = SEED,
     text: bool = typer.Option(True, help="Put the text of the record beside each visit."),
-    visits: list[Path] | None = RECORDS,
+    visits: list[Path] = RECORDS,
 ) -> None:
     """List the visits whose labels say most about the noise rates of the anchors, with their weights.
 
     Example: whatelse anchors label-next cohort --count 200 --model model --out labels.csv
     """
+    import numpy as np
+
     from whatelse.annotators.vote_files import read_votes
     from whatelse.cohort import Cohort
     from whatelse.lifecycle.label_next import guess_probabilities
@@ -52,8 +53,7 @@ def label_next(
     elif model is None:
         probability = guess_probabilities(opened)
     else:
-        tagger = Tagger.load(model)
-        probability = tagger.predict_proba(opened)
+        probability = Tagger.load(model).predict_proba(opened)
     earlier = () if labels is None else read_votes(labels, opened, others="skip")
     done = np.flatnonzero(np.any([votes.known.any(1) for votes in earlier], 0)) if earlier else ()
     steer = np.zeros_like(opened.A) if at_random else opened.A
@@ -71,7 +71,7 @@ def label_next(
         typer.echo(f"      whatelse fit {folder} --labels {sheet} --out model")
 
 
-def _records(cohort: Cohort, wanted: set[str], files: list[Path] | None) -> dict[str, Visit] | None:
+def _records(cohort: Cohort, wanted: set[str], files: list[Path]) -> dict[str, Visit] | None:
     """The records of these visits, read again; a note and None where they cannot be."""
     from whatelse.lifecycle.rebuild import records_of
 

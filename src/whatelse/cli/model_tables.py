@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from whatelse.cli.tables import console, print_table
@@ -20,25 +18,23 @@ if TYPE_CHECKING:
 WORTH = 0.1  # log odds that another condition must bring to be named
 SAID = 0.05  # log odds below which a reason is not printed: it would read +0.0
 WORTH_ABSENT = 0.5  # and all that a part of the record does not have
-METRICS = ("accuracy", "top5", "mrr")
+METRICS = {"accuracy": "accuracy", "top5": "top 5", "mrr": "MRR"}
 
 
 def print_results(results: dict[str, Any]) -> None:
     """The rows of `reproduce`, as the report's table has them."""
     from whatelse.evaluation.rows import OURS, ordered, row_of
 
-    data = results["data"]["test"]
-    table = Table(title=f"held-out tag, {data['used']:,} visits with two or more conditions", title_justify="left")
-    table.add_column("model", no_wrap=True)
-    for title in ("accuracy", "top 5", "MRR", "learning", "paper's own"):
-        table.add_column(title, justify="right", style="dim" if title == "paper's own" else "")
-    for row in ordered(results["rows"]):
+    ranked = list(ordered(results["rows"]))
+    rows = []
+    for row in ranked:
         paper = row_of(row["model"]).paper
         reference = " / ".join(f"{value:.2f}" for value in paper) if paper else ""
         scores = [_interval(row, metric) for metric in METRICS]
-        style = "bold" if row["model"] == OURS else ""
-        table.add_row(row["model"], *scores, f"{row['seconds']:.1f} s", reference, style=style)
-    console().print(table)
+        rows.append((row["model"], *scores, f"{row['seconds']:.1f} s", reference))
+    title = f"held-out tag, {results['data']['test']['used']:,} visits with two or more conditions"
+    styles = ["bold" if row["model"] == OURS else "" for row in ranked]
+    print_table(("model", *METRICS.values(), "learning", "paper's own"), rows, title, styles)
     for entry in results["left_out"]:
         typer.echo(f"not in the table: {entry['model']}: {entry['why']}")
 
@@ -48,14 +44,12 @@ def print_measured(measured: dict[str, Any]) -> None:
     if measured["by_condition"] is not None:
         names = ("sensitivity", "precision", "auroc", "average_precision")
         scores = [
-            (escape(c), f"{e['labelled']:,}", f"{e['true']:,}", *("" if e[n] is None else f"{e[n]:.2f}" for n in names))
+            (c, f"{e['labelled']:,}", f"{e['true']:,}", *("" if e[n] is None else f"{e[n]:.2f}" for n in names))
             for c, e in zip(measured["conditions"], measured["by_condition"], strict=True)
         ]
         head = ("condition", "labelled", "true", "sensitivity", "precision", "AUROC", "average precision")
         print_table(head, scores, f"nothing confirmed; suggested from a probability of {measured['threshold']:g}")
-    shown = {"accuracy": "accuracy", "top5": "top 5", "mrr": "MRR"}
-    if len(measured["conditions"]) <= 6:
-        del shown["top5"]
+    shown = {key: title for key, title in METRICS.items() if key != "top5" or len(measured["conditions"]) > 6}
     rows = [
         (title, *(_interval(measured[key], metric) for metric in shown), f"{measured[key]['visits']:,}")
         for key, title in (("heldout_tag", "held-out tag"), ("heldout_anchor", "held-out anchor"))
@@ -101,20 +95,17 @@ def _ratio(ratio: dict[str, Any], digits: int) -> str:
         return ""
     # a resample in which nothing was observed leaves an end of the interval open
     low, high = ("?" if end is None else f"{end:.{digits}f}" for end in (ratio["low"], ratio["high"]))
-    return f"{ratio['value']:.{digits}f} [dim]({low}-{high})[/dim]"
+    return f"{ratio['value']:.{digits}f} ({low}-{high})"
 
 
 def print_comparison(found: Comparison, conditions: bool = True) -> None:
     """One table of all measures, one of the conditions, and the verdict."""
-    table = Table(title=f"{found.visits:,} visits, {found.labels:,} labels", title_justify="left")
-    table.add_column("measure")
-    for title in ("old", "new", "difference", "interval", ""):
-        table.add_column(title, justify="right")
-    for row in [*found.rows, *(found.by_condition if conditions else ())]:
-        name = row.measure if row in found.rows else f"  log loss, {row.measure}"
-        style = {"better": "green", "worse": "red", "same": ""}[row.says]
-        table.add_row(name, *difference(row), "" if row.says == "same" else row.says, style=style)
-    console().print(table)
+    rows = [(row.measure, row) for row in found.rows]
+    rows += [(f"  log loss, {row.measure}", row) for row in found.by_condition] if conditions else []
+    cells = [(name, *difference(row), "" if row.says == "same" else row.says) for name, row in rows]
+    styles = [{"better": "green", "worse": "red", "same": ""}[row.says] for _, row in rows]
+    title = f"{found.visits:,} visits, {found.labels:,} labels"
+    print_table(("measure", "old", "new", "difference", "interval", ""), cells, title, styles)
     typer.echo(f"verdict: {found.verdict}: {found.because}")
 
 
@@ -129,23 +120,12 @@ def answer(
     """The suggestions for a visit with the reasons of the first `top`, as JSON values."""
     reading, known = tagger.read(visit), Known(tuple(confirmed), tuple(rejected))
     found = reading.suggest(known)
-    tags = []
+    tags: list[dict[str, Any]] = []
     for tag in found.tags[:top]:
-        because = reading.why(known, tag.condition, most=reasons)
-        tags.append(
-            {
-                "condition": tag.condition,
-                "probability": tag.probability,
-                "error_bound": tag.error_bound,
-                "baseline": tag.baseline,
-                "reasons": [
-                    {"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in because.reasons
-                ],
-                "absent": because.absent,
-                "others": because.others,
-                "sureness": because.sureness,
-            }
-        )
+        why = reading.why(known, tag.condition, most=reasons)
+        said = {name: getattr(tag, name) for name in ("condition", "probability", "error_bound", "baseline")}
+        said["reasons"] = [{"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in why.reasons]
+        tags.append(said | {"absent": why.absent, "others": why.others, "sureness": why.sureness})
     return {
         "visit": visit.id,
         "confirmed": confirmed,
@@ -169,19 +149,15 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
             if text := getattr(visit, field):
                 terminal.print(Text(text if len(text) < 400 else text[:400] + " …", style="dim"))
     decided = [f"confirmed: {c}" for c in said["confirmed"]] + [f"rejected: {c}" for c in said["rejected"]]
-    table = Table(title="; ".join(decided) or None, title_justify="left")
-    table.add_column("what else?", no_wrap=True)
-    table.add_column("probability", justify="right")
-    table.add_column("usually", justify="right", style="dim")
-    table.add_column("because")
+    rows = []
     for tag in said["tags"]:
         beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
         absent = [
             f"findings absent from {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT
         ]
         reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"] if abs(r["log_odds"]) >= SAID), *absent])
-        table.add_row(tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons)
-    terminal.print(table)
+        rows.append((tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons))
+    print_table(("what else?", "probability", "usually", "because"), rows, "; ".join(decided) or None)
     if said["certified"]:
         bound = f"{said['error_bound']:.1g}"
         terminal.print(f"computed to within {bound} of the model's own answer, which may be wrong", style="dim")
@@ -193,9 +169,9 @@ def _reason(reason: dict[str, Any]) -> str:
     """A finding as people read it: an anchor is a mention of its condition."""
     kind, _, value = reason["finding"].rpartition(":")
     name = f"mention of {value}" if kind == "anchor" else reason["finding"].replace("_", " ")
-    return f"{'' if reason['present'] else 'no '}{escape(name)} ({reason['log_odds']:+.1f})"
+    return f"{'' if reason['present'] else 'no '}{name} ({reason['log_odds']:+.1f})"
 
 
 def _interval(entry: dict[str, Any], metric: str) -> str:
     low, high = entry[f"{metric}_interval"]
-    return f"{entry[metric]:.3f} [dim]({low:.3f}-{high:.3f})[/dim]"
+    return f"{entry[metric]:.3f} ({low:.3f}-{high:.3f})"

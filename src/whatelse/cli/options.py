@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "skip"]
 Engine = Literal["local", "spark"]
-
-
-def _takers(option: str) -> str:
-    return ", ".join(source.name for source in SOURCES.values() if option in source.settings)
 
 
 def _taken(source: Source) -> str:
@@ -39,29 +36,24 @@ MAP = typer.Option(
     None,
     "--map",
     "--columns",
-    help=f"{_takers('columns')}: YAML file that says which column is which field; 'whatelse inspect' writes a first "
-    "one. [as learned from]",
+    help="YAML file that says which column is which field; 'whatelse inspect' writes a first one. [as learned from]",
 )
-OPTION = typer.Option(
-    None,
+OPTION: Any = typer.Option(
+    [],
     "--option",
     metavar="NAME=VALUE",
     help="An option of the source; repeat. " + "; ".join(filter(None, map(_taken, SOURCES.values()))) + ".",
 )
 ON_ERROR = typer.Option("raise", "--on-error", help="A row that cannot be used: stop, or skip it.")
-RECORDS = typer.Option(None, "--visits", help="Files of the cohort's records. [where they were when it was built]")
-# `serve` has these one by one, as settings.
-DELIMITER = typer.Option(None, "--delimiter", help=f"{_takers('delimiter')}: the column separator. [found out]")
-ENCODING = typer.Option(None, "--encoding", help=f"{_takers('encoding')}: the encoding. [found out]")
-LABEL_TABLES = typer.Option(None, "--label-tables", "--labels", help=f"{_takers('labels')}: folder of label tables.")
+RECORDS: Any = typer.Option([], "--visits", help="Files of the cohort's records. [where they were when it was built]")
 
 # ---- what people said
 
-LABELS = typer.Option(
-    None, "--labels", help="CSV or Parquet file of labelled visits; repeat. 'fit' then ignores the cohort's own labels."
+LABELS: Any = typer.Option(
+    [], "--labels", help="CSV or Parquet file of labelled visits; repeat. 'fit' then ignores the cohort's own labels."
 )
-VOTES = typer.Option(
-    None, "--votes", help="CSV or Parquet file of votes, which may err (visit, condition, value, annotator); repeat."
+VOTES: Any = typer.Option(
+    [], "--votes", help="CSV or Parquet file of votes, which may err (visit, condition, value, annotator); repeat."
 )
 DECISIONS = typer.Option(
     None, "--decisions", help="Tags that people confirmed and rejected: database URL, or file of 'store decisions'."
@@ -84,7 +76,7 @@ SYSTEM = typer.Option(None, "--system", help="For --key coded: the code system."
 
 def read(
     files: list[Path],
-    options: list[str] | None = None,
+    options: list[str],
     *,
     source: str | None = None,
     columns: Path | None = None,
@@ -95,32 +87,9 @@ def read(
     """`read_visits` with the options above. like: the description of the source that a cohort or model keeps."""
     from whatelse.sources import read_visits
 
-    named = {name.replace("-", "_"): value for name, value in pairs(options or [], "--option").items()}
+    named = {name.replace("-", "_"): value for name, value in pairs(options, "--option").items()}
     own = {name: named.pop(name) for name in ("delimiter", "encoding", "labels") if name in named}
     return read_visits(files, source, columns=columns, on_error=on_error, like=like, options=named, once=once, **own)
-
-
-def add_group(app: typer.Typer, name: str, text: str, **commands: Callable[..., None]) -> typer.Typer:
-    """Add a group of commands with its help text; `label_next=` is the command `label-next`."""
-    group = typer.Typer(no_args_is_help=True, help=text)
-    for command, function in commands.items():
-        group.command(command.replace("_", "-"))(function)
-    app.add_typer(group, name=name)
-    return group
-
-
-def arrange(app: typer.Typer, panels: dict[str, tuple[str, ...]]) -> None:
-    """Put commands into panels of `--help`, in the order of the panels."""
-    order = [(panel, name) for panel, names in panels.items() for name in names]
-    place = {name: (at, panel) for at, (panel, name) in enumerate(order)}
-
-    def name_of(entry: Any) -> str:
-        return str(entry.name or entry.callback.__name__)
-
-    app.registered_commands.sort(key=lambda entry: place[name_of(entry)][0])
-    entries: list[Any] = [*app.registered_commands, *app.registered_groups]
-    for entry in entries:
-        entry.rich_help_panel = place[name_of(entry)][1]
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:
@@ -131,15 +100,23 @@ def pairs(given: list[str], option: str) -> dict[str, str]:
     return {name: value for name, _, value in found}
 
 
-def settings(given: list[str], option: str) -> dict[str, Any]:
-    """NAME=VALUE as `pairs`; a value is read as JSON if it is JSON, else it is text. A name given twice is a list."""
+def settings(given: list[str], option: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """NAME=VALUE as `pairs`; a value is read as JSON if it is JSON, else it is text. A name given twice is a list.
+
+    known: the names there are, each with a value of its kind, a number or text; other names and kinds are refused.
+    """
     out: dict[str, Any] = {}
     for text in given:
         ((name, value),) = pairs([text], option).items()
-        try:
+        read_as: Any = value
+        with contextlib.suppress(json.JSONDecodeError):
             read_as = json.loads(value)
-        except json.JSONDecodeError:
-            read_as = value
+        if known is not None:
+            if name not in known:
+                raise InputError(f"{option} {name}: there is no such name; needs one of {', '.join(known)}")
+            if isinstance(read_as, int | float) != isinstance(known[name], int | float):
+                raise InputError(f"{option} {text}: needs a value such as {name}={known[name]}")
+            read_as = type(known[name])(read_as)
         before = out.get(name)
         out[name] = read_as if name not in out else [*(before if isinstance(before, list) else [before]), read_as]
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import typer
 from whatelse.cli import options
 from whatelse.cli.progress import track
 from whatelse.cli.spark import build_on_spark
-from whatelse.cli.tables import print_inspection, print_left_out, print_note, print_summary
+from whatelse.cli.tables import print_left_out, print_note, print_summary, print_table
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
 from whatelse.visits import TEXT_FIELDS
@@ -28,15 +28,8 @@ if TYPE_CHECKING:
     from whatelse.visits import Visit
 
 SHIPPED = "emergency-23"  # conditions that come with the package
-# Modules that take long to load (numba, pyarrow, duckdb) are imported by the command that needs them.
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(simulate)
-    app.command("inspect")(inspect_table)
-    app.command()(build)
-    app.command(hidden=True)(split)
+CHOICE = {"max_share": 0.5, "max_terms": 1000, "min_visits": 1, "bigrams": True, "bands": 5, "function_words": False}
+SURVEY = {"max_terms": 0, "min_visits": 10}  # what NHAMCS, whose findings are few and coded, has otherwise
 
 
 def simulate(
@@ -49,8 +42,8 @@ def simulate(
     obey_model: bool = typer.Option(
         False, "--obey-model", help="Switch every departure off: visits that obey the noisy-or model exactly."
     ),
-    departure: list[str] | None = typer.Option(
-        None, "--departure", help="Set one departure from the model, as name=value; may be repeated."
+    departure: list[str] = typer.Option(
+        [], "--departure", help="Set one departure from the model, as name=value; may be repeated."
     ),
     causes: Path | None = typer.Option(
         None, "--causes", help="Also write, as JSON lines, which condition put every word and code there."
@@ -64,7 +57,7 @@ def simulate(
     from whatelse.simulate import simulate_causes, write_causes
     from whatelse.sources.write import write_visits
 
-    departures = _departures(departure or [], obey_model)
+    departures = _departures(departure, obey_model)
     if causes is None:
         stream = simulated(visits, seed, departures, min_conditions=min_conditions)
         count = write_visits(track(stream, "simulating visits", total=visits), out)
@@ -79,7 +72,7 @@ def simulate(
 def inspect_table(
     file: Path = typer.Argument(..., help="A table: CSV, TSV, JSON Lines or Parquet."),
     out: Path | None = typer.Option(None, "--out", help="YAML file to write the column map to; never overwritten."),
-    option: list[str] | None = options.OPTION,
+    option: list[str] = options.OPTION,
 ) -> None:
     """Look at a table and write a first column map: what each column seems to be, and what will be ignored.
 
@@ -90,11 +83,14 @@ def inspect_table(
 
     if out is not None and out.exists():
         raise InputError("exists, and may have been edited: choose another --out, or remove it first", file=out)
-    named = options.pairs(option or [], "--option")
+    named = options.pairs(option, "--option")
     if unknown := set(named) - {"delimiter", "encoding"}:
         raise InputError(f"--option {min(unknown)}: 'inspect' takes delimiter and encoding")
     found = inspect_file(file, delimiter=named.get("delimiter"), encoding=named.get("encoding"))
-    print_inspection(found)
+    rows = [(c.name, f"{c.filled:,}", f"{c.different:,}", c.field or "ignored", c.why) for c in found.columns]
+    styles = ["" if column.field else "dim" for column in found.columns]
+    head = ("column", "cells", "values", "seems to be", "because")
+    print_table(head, rows, f"{found.file}, {found.rows:,} rows", styles)
     if out is None:
         typer.echo(found.to_yaml())
         typer.echo("keep this as a column map with --out FILE, and correct it there")
@@ -167,23 +163,15 @@ def build(
     source: str | None = options.SOURCE,
     columns: Path | None = options.MAP,
     on_error: options.OnError = options.ON_ERROR,
-    option: list[str] | None = options.OPTION,
-    max_share: float = typer.Option(0.5, "--max-share", help="Leave out findings in more than this share of visits."),
-    max_terms: int | None = typer.Option(
-        None, "--max-terms", help="Keep this many of the most common findings; 0: all. [1000; nhamcs: 0]"
+    option: list[str] = options.OPTION,
+    setting: list[str] = typer.Option(
+        [],
+        "--setting",
+        metavar="NAME=VALUE",
+        help="How findings are made and chosen; repeat. rules (assertion rules: default, paper or a YAML file), "
+        "lexicon (concepts: default, none for words alone, or a knowledge file), max_share (of visits with a finding), "
+        "max_terms (most common findings kept, 0: all), min_visits, bigrams, bands (of each number), function_words.",
     ),
-    min_visits: int | None = typer.Option(
-        None, "--min-visits", help="Leave out findings in fewer visits than this. [1; nhamcs: 10]"
-    ),
-    rules: str = typer.Option("default", "--rules", help="Assertion rules: default, paper or a YAML file."),
-    lexicon: str = typer.Option(
-        "default", "--lexicon", help="Concepts: default, none (words alone), or a knowledge file of your own."
-    ),
-    bigrams: bool = typer.Option(True, help="Join words that often come together."),
-    function_words: bool = typer.Option(
-        False, "--function-words", help="Also take function words ('of', 'pmh') and bare numbers as findings."
-    ),
-    bands: int = typer.Option(5, "--bands", min=2, help="Number of equal-sized bands of each number."),
     engine: options.Engine = options.ENGINE,
     master: str | None = options.MASTER,
 ) -> None:
@@ -220,30 +208,15 @@ def build(
         anchors = anchors.anchored()
     for names, count in Counter(anchors.shared().values()).items():
         print_note(f"{count} anchors stand for {' and '.join(names)}; an anchor should have one parent only")
-
-    def choice(survey: bool) -> dict[str, Any]:
-        return {
-            "max_share": max_share,
-            "max_terms": (None if survey else 1000) if max_terms is None else (max_terms or None),
-            "min_visits": (10 if survey else 1) if min_visits is None else min_visits,
-            "bigrams": bigrams,
-            "bands": bands,
-            "function_words": function_words,
-        }
-
     if engine == "spark":
         if source not in (None, "table") or option or test:
             raise InputError("--engine spark reads Parquet tables, without --option and --test")
-        chosen = choice(survey=False) | {"rules": rules, "lexicon": lexicon}
-        build_on_spark(
-            files, master, out=out, anchors=anchors, like=known, columns=columns, on_error=on_error, choice=chosen
-        )
-        return
+        return build_on_spark(files, master, out, anchors, known, columns, on_error, _choice(setting, survey=False))
     if known is not None and source == known.source.get("source"):
         source = None  # the saved description of the source has more than its name
     like = known.source if known is not None else None
     reader = options.read(files, option, source=source, columns=columns, on_error=on_error, like=like)
-    chosen = choice(survey=reader.description["source"] == "nhamcs")
+    chosen = _choice(setting, survey=reader.description["source"] == "nhamcs")
     first: list[Visit] = []
     proposed, written = None, None
     if conditions is None and known is None:
@@ -254,10 +227,8 @@ def build(
         track(chain(first, reader), "reading visits"),
         anchors,
         **chosen,
-        rules=rules,
-        lexicon=lexicon,
         like=known,
-        about=reader.about | {"choice": chosen},  # to build it again with other anchors
+        about=reader.about | {"choice": {name: chosen[name] for name in CHOICE}},  # to build it again
         source=reader.description,
     )
     saved = cohort.save(out) if out is not None and test is None else None  # before printing: a closed pipe ends it
@@ -275,6 +246,13 @@ def build(
     else:
         typer.echo(f"saved as {saved}")
     typer.echo(f"next: whatelse anchors check {shlex.quote(str(out))}")
+
+
+def _choice(given: list[str], survey: bool) -> dict[str, Any]:
+    """How findings are made and chosen: the defaults, with the settings of the command line."""
+    chosen = {"rules": "default", "lexicon": "default", **CHOICE, **(SURVEY if survey else {})}
+    chosen |= options.settings(given, "--setting", chosen)
+    return chosen | {"max_terms": chosen["max_terms"] or None}
 
 
 def _shipped_vocabulary(model: str, conditions: Path | None) -> Vocabulary:
@@ -327,23 +305,12 @@ def _print_proposal(proposed: Proposal, written: Path | None) -> None:
         typer.echo(f"they are in {written}: edit it and build again with --conditions {shlex.quote(str(written))}")
 
 
-# ---- reading
-
-
 def _departures(settings: list[str], obey_model: bool) -> Departures:
-    """The departures of the command line: defaults or none, then name=value one by one."""
+    """The departures of the simulation: all or none, but for those that are set one by one."""
     from whatelse.simulate import Departures
 
     start = Departures.none() if obey_model else Departures()
-    known = {f.name: getattr(start, f.name) for f in fields(Departures)}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or name not in known:
-            raise InputError(f"--departure {setting}: needs name=value with a name among {', '.join(known)}")
-        try:
-            number = {"true": 1.0, "false": 0.0}[value.lower()] if value.lower() in ("true", "false") else float(value)
-            changed: Any = {name: bool(number) if isinstance(known[name], bool) else number}
-            start = replace(start, **changed)
-        except ValueError as problem:
-            raise InputError(f"--departure {setting}: {problem}") from None
-    return start
+    try:
+        return replace(start, **options.settings(settings, "--departure", asdict(start)))
+    except ValueError as problem:
+        raise InputError(f"--departure: {problem}") from None

@@ -1,4 +1,4 @@
-"""`serve`, `token create | list | revoke`."""
+"""`serve`, `token create | list | revoke`, `sign`."""
 
 from __future__ import annotations
 
@@ -8,32 +8,22 @@ from typing import Any, Literal
 
 import typer
 
-from whatelse.cli.database import DATABASE, DATABASE_OPTION, needs, open_store
-from whatelse.cli.options import DELIMITER, ENCODING, LABEL_TABLES, MAP, SOURCE, add_group
-from whatelse.errors import WhatelseError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(serve)
-    text = "Tokens that let people and programs in."
-    add_group(app, "token", text, create=create, list=list_tokens, revoke=revoke)
+from whatelse.cli.database import DATABASE, DATABASE_OPTION, open_store
+from whatelse.cli.options import MAP, OPTION, SOURCE, pairs
 
 
 def serve(
     model: Path | None = typer.Option(None, "--model", help="The model file that 'whatelse fit' saved."),
-    visits: list[Path] | None = typer.Option(None, "--visits", help="Files of visits; without, visits are typed in."),
+    visits: list[Path] = typer.Option([], "--visits", help="Files of visits; without, visits are typed in."),
     source: str | None = SOURCE,
     columns: Path | None = MAP,
-    delimiter: str | None = DELIMITER,
-    encoding: str | None = ENCODING,
-    labels: Path | None = LABEL_TABLES,
+    option: list[str] = OPTION,
     host: str | None = typer.Option(None, "--host", help="Address to listen on. [127.0.0.1]"),
     port: int | None = typer.Option(None, "--port", help="Port to listen on; 0 takes a free one. [8000]"),
     database: str | None = typer.Option(None, "--database", help=f"Where decisions are kept. [{DATABASE}]"),
     auth: str | None = typer.Option(None, "--auth", help="Who is let in: none (loopback only), token or oidc. [none]"),
-    trusted_key: list[Path] | None = typer.Option(
-        None, "--trusted-key", help="Public key (PEM); only models signed by it are loaded. May be given again."
+    trusted_key: list[Path] = typer.Option(
+        [], "--trusted-key", help="Public key (PEM); only models signed by it are loaded. May be given again."
     ),
     workbench: Path | None = typer.Option(
         None, "--workbench", help="Folder of a workbench: curators find anchors, label visits and learn on its pages."
@@ -46,13 +36,18 @@ def serve(
     settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
     cds_hooks: bool | None = typer.Option(None, "--cds-hooks", help="Answer CDS Hooks calls at /cds-services."),
     check: bool = typer.Option(False, "--check", help="Try every connection that is configured, say what is wrong."),
-    log_level: str = typer.Option("warning", "--log-level", help="debug, info (one line a request), warning or error."),
+    log_level: Literal["debug", "info", "warning", "error"] = typer.Option(
+        "warning", "--log-level", help="info: one line a request."
+    ),
 ) -> None:
     """Serve the tagging page: suggested tags beside the note; confirm or reject, and the rest updates at once.
 
     Example: whatelse serve --model model --visits visits.csv
     """
-    server = _server()
+    from whatelse import server
+    from whatelse.server.logs import configure_logging
+    from whatelse.server.settings import load_settings
+
     if settings:
         for name, field in server.Settings.model_fields.items():
             default = "needed" if field.is_required() else field.get_default()
@@ -60,20 +55,13 @@ def serve(
         return
     given: dict[str, Any] = dict(
         model=model, visits=visits or None, host=host, port=port, workers=workers,
-        trusted_keys=trusted_key or None, database=database, auth=auth,
-        watch_model=watch_model, workbench=workbench,
-        cds_hooks=cds_hooks,
+        trusted_keys=trusted_key or None, database=database, auth=auth, watch_model=watch_model,
+        workbench=workbench, cds_hooks=cds_hooks,
     )  # fmt: skip
-    how = dict(source=source, columns=columns, delimiter=delimiter, encoding=encoding, labels=labels)
+    how = {"source": source, "columns": columns, **pairs(option, "--option")}
     if any(value is not None for value in how.values()):
         given["visits_options"] = how
-    from whatelse.server.settings import load_settings
-
-    level = logging.getLevelNamesMapping().get(log_level.upper())
-    if level is None:
-        raise typer.BadParameter("must be debug, info, warning or error", param_hint="--log-level")
-    from whatelse.server.logs import configure_logging
-
+    level = logging.getLevelNamesMapping()[log_level.upper()]
     configure_logging(level, "text")  # for what is said about the settings themselves
     found = load_settings(config, **given)
     configure_logging(level, found.log_format)
@@ -132,9 +120,27 @@ def revoke(
     typer.echo(f"token {number} is revoked")
 
 
-def _server() -> Any:
-    try:
-        import whatelse.server
-    except ImportError as missing:
-        raise WhatelseError(needs(missing)) from None
-    return whatelse.server
+def sign(
+    model: Path | None = typer.Argument(None, help="The model file that 'whatelse fit' saved."),
+    key: Path | None = typer.Option(None, "--key", help="Private Ed25519 key (PEM) to sign with."),
+    new_key: Path | None = typer.Option(None, "--new-key", help="Make a key pair: this file, and .pub beside it."),
+    trusted: list[Path] = typer.Option([], "--verify", help="Only check, by this public key (PEM)."),
+) -> None:
+    """Sign a model: writes MODEL.sig beside it, which 'serve --trusted-key' requires.
+
+    Example: whatelse sign model --key private.pem
+    """
+    from whatelse.model_file import signature
+
+    if new_key is not None:
+        typer.echo(f"{new_key} is the private key: keep it; {signature.new_key(new_key)} is the public one")
+    key = key or new_key
+    if model is None:
+        if new_key is None:
+            raise typer.BadParameter("give a model to sign, or --new-key", param_hint="MODEL")
+    elif trusted:
+        typer.echo(f"{model}: signed, digest {signature.verify_model(model, trusted)}")
+    elif key is None:
+        raise typer.BadParameter("give the private key to sign with", param_hint="--key")
+    else:
+        typer.echo(f"wrote {signature.sign_model(model, key)}")

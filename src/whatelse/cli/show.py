@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from whatelse.cli.options import JSON, RECORDS
-from whatelse.cli.tables import print_common, print_json, print_summary, print_table, print_visit
+from whatelse.cli.tables import console, print_json, print_summary, print_table
 from whatelse.errors import CohortError, InputError
+from whatelse.visits import TEXT_FIELDS
 
 if TYPE_CHECKING:
     from whatelse.cohort import Cohort
@@ -31,7 +32,7 @@ def show(
         None, "--top", min=0, help="Findings to list: a cohort's most common [25], a model's for each condition [5]."
     ),
     visit: str | None = typer.Option(None, "--visit", help="Show this visit: its findings and where they come from."),
-    visits: list[Path] | None = RECORDS,
+    visits: list[Path] = RECORDS,
     as_json: bool = JSON,
 ) -> None:
     """Summary of a cohort or a model, or the findings of one visit with the text they came from.
@@ -41,7 +42,11 @@ def show(
     if what.is_file():
         if visit is not None or visits:
             raise InputError("is a model: --visit is for cohorts; ask a model with 'whatelse tag'", file=what)
-        return _show_model(what, 5 if top is None else top, as_json)
+        from whatelse.model_file.file import load
+        from whatelse.model_file.summary import model_summary
+
+        said = model_summary(load(what), 5 if top is None else top)
+        return print_json({"model": str(what)} | said) if as_json else _print_model(what, said)
     if not what.exists():
         raise InputError("there is no such cohort or model", file=what)
     from whatelse.cohort import Cohort
@@ -53,15 +58,21 @@ def show(
         rows = (opened.ids == visit).nonzero()[0]
         if not len(rows):
             raise CohortError(f"{what} has no visit {visit!r}; its first is {str(opened.ids[0])!r}")
-        return print_visit(opened, int(rows[0]), _record(opened, visit, visits))
-    top = 25 if top is None else top
+        return _print_visit(opened, int(rows[0]), _record(opened, visit, visits))
+    said = _cohort(opened, 25 if top is None else top)
     if as_json:
-        return print_json(_cohort(opened, top))
+        return print_json(said)
     print_summary(opened)
-    print_common(opened, top)
+    rows = [
+        (c["condition"], c["kind"], f"{c['anchor_fires']:,}", "?" if c["true"] is None else f"{c['true']:,}")
+        for c in said["conditions"]
+    ]
+    print_table(("condition", "kind", "anchor fires", "true"), rows, "conditions")
+    rows = [(f["finding"], f"{f['visits']:,}", f"{f['visits'] / len(opened):.1%}") for f in said["common"]]
+    print_table(("finding", "visits", "share"), rows, "most common findings")
 
 
-def _record(cohort: Cohort, wanted: str, files: list[Path] | None) -> Visit:
+def _record(cohort: Cohort, wanted: str, files: list[Path]) -> Visit:
     """The visit's record, read again from where the cohort came from."""
     from whatelse.lifecycle.rebuild import places_of, records_of
 
@@ -94,14 +105,31 @@ def _cohort(cohort: Cohort, top: int) -> dict[str, Any]:
     }
 
 
-def _show_model(path: Path, top: int, as_json: bool) -> None:
-    from whatelse.model_file.file import load
-    from whatelse.model_file.summary import model_summary
-
-    said = model_summary(load(path), top)
-    if as_json:
-        return print_json({"model": str(path)} | said)
-    _print_model(path, said)
+def _print_visit(cohort: Cohort, row: int, record: Visit) -> None:
+    """A visit's findings, each with the words or the code it came from."""
+    typer.echo(f"visit {record.id}")
+    if cohort.Y is not None and cohort.labelled[row]:
+        true = [c for c, on in zip(cohort.conditions, cohort.Y[row], strict=True) if on]
+        typer.echo(f"conditions: {', '.join(true) or 'none'}")
+    notes = {field: Text(note) for field in TEXT_FIELDS if (note := getattr(record, field))}
+    rows, styles = [], []
+    for found in cohort.vocabulary.find(record):
+        name = cohort.vocabulary.names[found.finding]
+        style = "bold" if name.startswith("anchor:") else "dim" if found.negated else ""
+        if found.start is not None:
+            notes[found.field].stylize(style or "underline", found.start, found.end)
+            origin = notes[found.field].plain[found.start : found.end]
+        elif found.code is not None:
+            origin = f"{found.code.system} {found.code.code} {found.code.name or ''}".strip()
+        else:
+            origin = f"{getattr(record, found.field)}"
+        rows.append((name, found.field.replace("_", " "), origin))
+        styles.append(style)
+    for field, text in notes.items():
+        console().print(Text(f"{field.replace('_', ' ')}: ", style="italic") + text)
+    print_table(("finding", "field", "from"), rows, styles=styles)
+    if (hidden := len(cohort.vocabulary.unobserved(record))) > 0:
+        typer.echo(f"{hidden:,} findings are unknown rather than absent: the record does not have their fields")
 
 
 def _print_model(path: Path, said: dict[str, Any]) -> None:
@@ -122,15 +150,15 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
     for entry in said["conditions"]:
         rates = (entry["prior"], entry["sensitivity"], entry["false_positive"], entry["right_when_it_fires"])
         cells = ["" if rate is None else f"{rate:.2%}" if rate < 0.1 else f"{rate:.0%}" for rate in rates]
-        words = ", ".join(f"{escape(f['finding'])} ({f['log_odds']:+.1f})" for f in entry["findings"])
-        rows.append((escape(entry["condition"]), *cells))
-        telling.append((escape(entry["condition"]), words))
+        rows.append((entry["condition"], *cells))
+        words = ", ".join(f"{f['finding']} ({f['log_odds']:+.1f})" for f in entry["findings"])
+        telling.append((entry["condition"], words))
     print_table(("condition", "how common", "anchor fires with it", "without it", "right when it fires"), rows)
     print_table(("condition", "findings that say most, in log odds over their absence"), telling)
     if not said["couplings"]:
         typer.echo("couplings: none; conditions go together only through their findings")
         return
-    pairs = [(escape(" and ".join(p["conditions"])), f"{p['log_odds']:+.2f}") for p in said["couplings"][:PAIRS]]
+    pairs = [(" and ".join(p["conditions"]), f"{p['log_odds']:+.2f}") for p in said["couplings"][:PAIRS]]
     print_table(("go together", "log odds"), pairs, "couplings")
     if (more := len(said["couplings"]) - PAIRS) > 0:
         typer.echo(f"{more:,} smaller couplings are not shown: --json has them")

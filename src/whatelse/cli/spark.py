@@ -56,7 +56,6 @@ def reason(error: BaseException) -> str:
 def build_on_spark(
     files: list[Path],
     master: str | None,
-    *,
     out: Path | None,
     anchors: AnchorSet,
     like: Vocabulary | None,
@@ -93,7 +92,7 @@ def build_on_spark(
 
 
 def fit_on_spark(
-    cohort: Path, master: str | None, learner: str, rates: NoiseRates | None, seed: int, settings: dict[str, Any] | None
+    cohort: Path, master: str | None, learner: str, rates: NoiseRates | None, seed: int, settings: dict[str, Any]
 ) -> tuple[Tagger, int, float]:
     """`fit`: the tagger, how many visits it learned from and how long that took, start-up apart."""
     with spark_session(master) as running, progress_bar() as progress:

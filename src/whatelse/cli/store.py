@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter, defaultdict
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli import decisions
-from whatelse.cli.database import DATABASE_OPTION, needs, open_store
-from whatelse.cli.options import add_group
+from whatelse.cli.database import DATABASE_OPTION, open_decisions, open_store
+from whatelse.cli.options import JSON
+from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import WhatelseError
 from whatelse.io.files import writing
 
+if TYPE_CHECKING:
+    from whatelse.annotators.decisions import Decisions, Opinion
 
-def register(app: typer.Typer) -> None:
-    """Add the group `store`."""
-    text = "The database: decisions, the audit, backups."
-    add_group(
-        app, "store", text, backup=backup, restore=restore, verify=verify, decisions=decisions.decisions, audit=audit
-    )
+LISTED = 10  # conditions
 
 
 def audit(
@@ -39,8 +37,7 @@ def audit(
             typer.echo(f"removed {work.prune(store.engine, prune):,} lines")
             return
         if out is None:
-            for line in work.lines(store.engine):
-                sys.stdout.write(line)
+            sys.stdout.writelines(work.lines(store.engine))
             return
         if out.exists():
             raise WhatelseError(f"{out}: is there already; an export does not overwrite another one")
@@ -57,7 +54,9 @@ def backup(
 
     Example: whatelse store backup --out backup.db
     """
-    found = _work().backup(database, out)
+    from whatelse.store.backup import backup as copy
+
+    found = copy(database, out)
     typer.echo(f"{out}: {found.decisions.lines:,} decisions; head {found.decisions}")
 
 
@@ -68,7 +67,9 @@ def restore(
 
     Example: whatelse store restore backup.db --database sqlite:///whatelse.db
     """
-    found = _work().restore(saved, database)
+    from whatelse.store.backup import restore as put
+
+    found = put(saved, database)
     typer.echo(f"restored {found.decisions.lines:,} decisions; head {found.decisions}")
 
 
@@ -77,7 +78,7 @@ def verify(
     expect: str | None = typer.Option(None, "--expect", help="A head of decisions that was printed earlier."),
     expect_audit: str | None = typer.Option(None, "--expect-audit", help="A head of the audit, printed earlier."),
     signed_head: Path | None = typer.Option(None, "--head", help="A file that --sign wrote: both heads, signed."),
-    trusted: list[Path] | None = typer.Option(None, "--trusted-key", help="Public key (PEM) that signed the head."),
+    trusted: list[Path] = typer.Option([], "--trusted-key", help="Public key (PEM) that signed the head."),
     sign: Path | None = typer.Option(
         None, "--sign", help="Private Ed25519 key (PEM) of 'whatelse sign --new-key': write both heads, signed."
     ),
@@ -100,7 +101,7 @@ def verify(
 
         opinions, lines = (chain.Head.parse(text) if text else None for text in (expect, expect_audit))
         if signed_head is not None:
-            opinions, lines = read_head(signed_head, trusted or [])
+            opinions, lines = read_head(signed_head, trusted)
         found = work.verify(store.engine, opinions, lines)
         if sign is not None and out is not None:
             sign_head(store.engine, sign, out)
@@ -109,9 +110,83 @@ def verify(
     typer.echo(f"{found.audit.lines:,} audit lines, unbroken; head {found.audit}")
 
 
-def _work() -> ModuleType:
-    try:
-        import whatelse.store.backup
-    except ImportError as missing:
-        raise WhatelseError(needs(missing)) from None
-    return whatelse.store.backup
+def decisions(
+    out: Path | None = typer.Option(
+        None, "--out", help="Write decisions as labels instead, one row per visit and tag: .csv or .parquet."
+    ),
+    database: str = DATABASE_OPTION,
+    low: int = typer.Option(8, "--low", min=2, help="Confirmed tags from this rank on were ranked too low."),
+    high: int = typer.Option(3, "--high", min=1, help="Rejected tags up to this rank were ranked too high."),
+    as_json: bool = JSON,
+) -> None:
+    """How often people agree with each other and with the model: tags ranked too low, tags ranked too high.
+
+    Example: whatelse store decisions --database sqlite:///whatelse.db
+
+    Example: whatelse store decisions --out decisions.csv
+    """
+    if out is not None:
+        return _export(out, database)
+    said = _summary(open_decisions(database), low, high)
+    if as_json:
+        return print_json(said)
+    typer.echo(f"{said['decisions']:,} decisions of {said['people']:,} people on {said['visits']:,} visits")
+    if said["twice"]:
+        typer.echo(f"{said['agree']:,} of {said['twice']:,} tags that several people decided on they agree on")
+    typer.echo(
+        f"decisions err in {said['false_confirm']:.1%} (confirmed) and {said['false_reject']:.1%} (rejected)"
+        + ("" if said["twice"] else ", near the assumed 5%: nobody decided on a tag that another had decided on")
+    )
+    titles = {"missed": f"confirmed at rank {low} or below", "pressed": f"rejected at rank {high} or above"}
+    for key, title in titles.items():
+        rows = []
+        for row in said[key]:
+            visits = ", ".join(row["visits"]) + " …" * (row["times"] > len(row["visits"]))
+            rows.append((row["condition"], f"{row['times']:,}", f"{row['probability']:.1%}", visits))
+        print_table(("condition", "times", "probability shown", "visits"), rows, title)
+
+
+def _export(out: Path, database: str) -> None:
+    """Write one row per visit and tag that stands confirmed or rejected."""
+    if out.suffix not in (".csv", ".parquet"):
+        raise WhatelseError(f"{out}: labels are written as .csv or .parquet")
+    with open_store(database, new=False) as store, writing(out) as stream:
+        from whatelse.store.labels import labels, to_csv, to_parquet
+
+        if out.suffix == ".csv":
+            count = sum(stream.write(line.encode()) > 0 for line in to_csv(labels(store))) - 1
+        else:
+            count = to_parquet(labels(store), stream)
+    typer.echo(f"wrote {count:,} labels to {out}")
+
+
+def _summary(found: Decisions, low: int, high: int) -> dict[str, Any]:
+    """Decisions in numbers: agreement of people, and tags that the model ranked too low or too high."""
+    by_tag: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for o in found.opinions:
+        by_tag[o.visit, o.condition].append(o.confirmed)
+    twice = [verdicts for verdicts in by_tag.values() if len(verdicts) > 1]
+    placed = [(o, o.position) for o in found.opinions if o.position is not None]
+    return {
+        "decisions": len(found.opinions),
+        "people": len({o.person for o in found.opinions}),
+        "visits": len({o.visit for o in found.opinions}),
+        "twice": len(twice),
+        "agree": sum(len(set(verdicts)) == 1 for verdicts in twice),
+        "false_confirm": found.false_confirm,
+        "false_reject": found.false_reject,
+        "looked_at": found.looked.tolist(),
+        "missed": _listed([o for o, at in placed if o.confirmed and at >= low]),
+        "pressed": _listed([o for o, at in placed if not o.confirmed and at <= high]),
+    }
+
+
+def _listed(opinions: list[Opinion]) -> list[dict[str, Any]]:
+    """By condition, the most common first, with some of the visits."""
+    out = []
+    for condition, times in Counter(o.condition for o in opinions).most_common(LISTED):
+        group = [o for o in opinions if o.condition == condition]
+        probability = sum(o.probability or 0.0 for o in group) / times
+        visits = [o.visit for o in group[:3]]
+        out.append({"condition": condition, "times": times, "probability": probability, "visits": visits})
+    return out

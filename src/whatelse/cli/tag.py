@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from whatelse.cli.model_tables import answer, print_answer
-from whatelse.cli.omop import tag_to_omop
 from whatelse.cli.options import ENGINE, MAP, MASTER, MODEL, OPTION, SOURCE, Engine, pairs, read
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import tag_on_spark
@@ -29,15 +30,15 @@ FEW = 10  # visits that are shown unless --limit is given
 def tag(
     model: Path = MODEL,
     visits: Path = typer.Argument(..., help="Visit records: a file like those learned from."),
-    confirmed: list[str] | None = typer.Option(None, "--confirmed", help="A condition known to be true; repeat."),
-    rejected: list[str] | None = typer.Option(None, "--rejected", help="A condition known to be false; repeat."),
-    visit: list[str] | None = typer.Option(None, "--visit", help="Only the visit with this id; may be repeated."),
+    confirmed: list[str] = typer.Option([], "--confirmed", help="A condition known to be true; repeat."),
+    rejected: list[str] = typer.Option([], "--rejected", help="A condition known to be false; repeat."),
+    visit: list[str] = typer.Option([], "--visit", help="Only the visit with this id; may be repeated."),
     limit: int | None = typer.Option(None, "--limit", min=1, help=f"Visits to show, at most. [{FEW}; JSON: all]"),
     top: int = typer.Option(5, "--top", min=1, help="Tags to show for each visit."),
     reasons: int = typer.Option(4, "--reasons", min=0, help="Reasons to give for each tag."),
     source: str | None = SOURCE,
     columns: Path | None = MAP,
-    option: list[str] | None = OPTION,
+    option: list[str] = OPTION,
     as_json: bool = typer.Option(False, "--json", help="Print JSON, one object a visit and line."),
     out: Path | None = typer.Option(
         None,
@@ -64,14 +65,14 @@ def tag(
     """
     from whatelse.tagger import Tagger
 
-    given = confirmed or [], rejected or []
+    given = confirmed, rejected
     if omop is not None or out is not None or engine == "spark":
         if visit or limit or as_json:
             raise InputError("--out and --omop write the tags of all visits: leave --visit, --limit and --json out")
         if omop is not None:
             if confirmed or rejected or source not in (None, "omop"):
                 raise InputError("--omop reads an OMOP CDM and confirms nothing: leave --confirmed and --rejected out")
-            tag_to_omop(model, str(place(visits)), omop, threshold, note_nlp, pairs(option or [], "--option"))
+            _tag_to_omop(model, str(place(visits)), omop, threshold, note_nlp, pairs(option, "--option"))
         elif engine == "spark":
             tag_on_spark(model, visits, out, master, columns, *given)
         elif out is not None:
@@ -84,7 +85,7 @@ def tag(
         print_note(UNCALIBRATED)
     like = tagger.vocabulary_.source
     records = read([visits], option, source=source, columns=columns, on_error="skip", like=like)
-    missing = dict.fromkeys(visit or ())
+    missing = dict.fromkeys(visit)
     found = (record for record in records if not visit or record.id in missing)
     most = limit or (len(missing) if visit else None if as_json else FEW)
     shown = 0
@@ -126,3 +127,46 @@ def _tag_to_file(
         print_note(f"{done.uncertified:,} visits are not certified: see the column error_bound")
     rate = (done.visits - done.before) / seconds
     typer.echo(f"wrote {done.visits:,} visits to {out} ({rate:,.0f} visits/s)")
+
+
+def _tag_to_omop(model: Path, cdm: str, out: str, threshold: float, note_nlp: bool, options: dict[str, str]) -> None:
+    """Tag the emergency visits of an OMOP CDM and write a cohort for each condition, as OHDSI tools read them.
+
+    options: codings (YAML file of the hospital's own codes), cdm_schema, results_schema, table (name, "cohort")
+    """
+    from whatelse.batch.omop.nlp import Mentions
+    from whatelse.batch.omop.results import make_results, stays, write_results
+    from whatelse.sources.address import hide_password
+    from whatelse.sources.codings import load_codings
+    from whatelse.sources.omop.tables import open_cdm
+    from whatelse.sources.omop.visits import cdm_visits
+    from whatelse.sources.report import Report
+    from whatelse.tagger import Tagger
+
+    codings = Path(options.pop("codings")) if "codings" in options else None
+    tagger, report_, known = Tagger.load(model), Report("skip"), load_codings(codings)
+    cdm_schema, results_schema = options.pop("cdm_schema", None), options.pop("results_schema", None)
+    table = options.pop("table", "cohort")
+    if options:
+        raise InputError(f"--option {min(options)}: --omop takes codings, cdm_schema, results_schema and table")
+    with (
+        tempfile.TemporaryDirectory(prefix="whatelse-") as scratch,
+        open_cdm(cdm, cdm_schema, Path(scratch), report_) as connection,
+    ):
+        found, periods = stays(connection)
+        about, today = f"whatelse model {tagger.digest_[:12]}", datetime.now()
+        spoken = Mentions(connection, known, tagger, today) if note_nlp else None
+
+        def likely() -> Any:
+            visits = (visit for _, visit in cdm_visits(connection, known, report_, hide_password(cdm)))
+            while batch := list(islice(visits, 500)):
+                if spoken is not None:
+                    spoken.add(batch)
+                yield from zip((v.id for v in batch), tagger.predict_proba(batch).tolist(), strict=True)
+
+        made = make_results(tagger.conditions_, likely(), found, periods, threshold, about, today.date())
+        written = write_results(made, out, results_schema, table, spoken.batches() if spoken is not None else None)
+    print_left_out(report_)
+    typer.echo(
+        ", ".join(f"{name} {count:,}" for name, count in written.items()) + f" rows written to {hide_password(out)}"
+    )

@@ -21,16 +21,10 @@ if TYPE_CHECKING:
     from whatelse.workbench.training import Outcome
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(refit)
-    app.command("drift")(show_drift)
-
-
 def refit(
     model: Path = typer.Argument(..., help="The model file that serves, and that the new one replaces."),
     cohort: Path | None = typer.Argument(None, help="Cohort folder, built with '--vocabulary-from' the first cohort."),
-    labels: list[Path] | None = options.LABELS,
+    labels: list[Path] = options.LABELS,
     decisions: str | None = options.DECISIONS,
     error: float | None = options.ANNOTATOR_ERROR,
     skip_other_labels: bool = options.SKIP_OTHER_LABELS,
@@ -41,7 +35,7 @@ def refit(
     workbench: Path | None = typer.Option(
         None, "--workbench", help="Learn from the conditions and labels in this folder; the new model is a candidate."
     ),
-    visits: list[Path] | None = options.RECORDS,
+    visits: list[Path] = options.RECORDS,
     promote: bool = typer.Option(False, "--promote", help="Put the candidate in the model's place, and end."),
     drop: bool = typer.Option(False, "--drop", help="Delete the candidate, and end."),
     rollback: bool = typer.Option(False, "--rollback", help="Put the previous model back, and end."),
@@ -72,7 +66,7 @@ def refit(
     if cohort is None or not (labels or decisions):
         raise InputError("refit needs a cohort, and --labels, --decisions or both: what is new to learn from?")
     opened = Cohort.open(cohort)
-    lesson, judges = read_lesson(opened, labels or [], decisions, error, skip_other_labels, quiet=as_json)
+    lesson, judges = read_lesson(opened, labels, decisions, error, skip_other_labels, quiet=as_json)
     with progress_bar() as progress:
         done = work.refit(model, opened, lesson, judges=judges, share=hold_out, require=require, progress=progress)
     found = done.comparison
@@ -152,7 +146,7 @@ def print_outcome(outcome: Outcome) -> None:
         typer.echo(f"verdict: {outcome.verdict}: {outcome.because}")
 
 
-def show_drift(
+def drift(
     model: Path = options.MODEL,
     visits: list[Path] = typer.Argument(
         ..., help="Visit records of the weeks to check: files like those learned from."
@@ -160,7 +154,7 @@ def show_drift(
     decisions: str | None = options.DECISIONS,
     source: str | None = options.SOURCE,
     columns: Path | None = options.MAP,
-    option: list[str] | None = options.OPTION,
+    option: list[str] = options.OPTION,
     as_json: bool = options.JSON,
 ) -> None:
     """Drift: weekly rates of findings against the rates that the model learned from.
@@ -169,27 +163,27 @@ def show_drift(
 
     Example: whatelse drift model this-month.csv
     """
-    from whatelse.lifecycle import drift
+    from whatelse.lifecycle import drift as work
     from whatelse.tagger import Tagger
 
     vocabulary = Tagger.load(model).vocabulary_
     records = options.read(visits, option, source=source, columns=columns, like=vocabulary.source)
-    weeks = drift.by_week(records, vocabulary)
-    found = drift.alarms(vocabulary, weeks, open_decisions(decisions).opinions if decisions else ())
+    weeks = work.by_week(records, vocabulary)
+    found = work.alarms(vocabulary, weeks, open_decisions(decisions).opinions if decisions else ())
     if as_json:
-        print_json(drift.summary(vocabulary, weeks, found))
+        print_json(work.summary(vocabulary, weeks, found))
     else:
         for alarm in found:
             typer.echo(alarm.sentence)
-        judged = sum(week.visits >= drift.FEW for week in weeks)
+        judged = sum(week.visits >= work.FEW for week in weeks)
         left = "nothing left its band" if not found else f"{len(found):,} left their bands"
         if not judged and not found:
-            typer.echo(f"nothing was judged: of {len(weeks):,} weeks none has {drift.FEW} visits; give more records")
+            typer.echo(f"nothing was judged: of {len(weeks):,} weeks none has {work.FEW} visits; give more records")
             return
         typer.echo(
-            f"{judged:,} of {len(weeks):,} weeks judged ({drift.FEW} visits or more), {len(vocabulary.names):,} "
+            f"{judged:,} of {len(weeks):,} weeks judged ({work.FEW} visits or more), {len(vocabulary.names):,} "
             f"findings each: {left}; probability of a false alarm in a week without change: at most "
-            f"{drift.FALSE_ALARMS:.0%}"
+            f"{work.FALSE_ALARMS:.0%}"
         )
     if found:
         raise typer.Exit(1)
