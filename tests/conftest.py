@@ -15,9 +15,13 @@ for _wait in ("connect", "read", "write", "pool"):  # five seconds are few on a 
 os.environ["COLUMNS"] = "180"  # tests look for words in tables: no word is wrapped
 
 
+# Files that last longest begin first: what begins last decides how long one of two workers has nothing to do.
+LONGEST = ("test_soak.py", "test_docs_snippets.py", "test_distribution.py", "test_spark.py", "test_pages.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The soak lasts longest, so it begins first."""
-    items.sort(key=lambda item: item.path.name != "test_soak.py")
+    order = {name: at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture

@@ -77,6 +77,7 @@ def test_from_a_cohort_to_a_model(folder: Path, tmp_path: Path) -> None:
     assert Tagger.load(tmp_path / "model").conditions_ == bare.conditions
 
 
+@pytest.mark.slow
 def test_killed_and_continued(folder: Path, tmp_path: Path) -> None:
     """Killed without warning, then stopped by Ctrl-C: the votes are those of a run that was never stopped."""
     command = ["annotate", str(folder / "visits.jsonl"), "--model", "m", "--second-pass", "0.1"]

@@ -207,6 +207,7 @@ def test_stopped_it_says_what_was_kept_and_goes_on(
     assert "Noisy-or oracle MLE" in run("reproduce", *where, *rows)
 
 
+@pytest.mark.slow
 def test_demo_runs_and_runs_again(tmp_path: Path) -> None:
     for _ in range(2):
         out = run("demo", "--out", tmp_path / "demo", "--visits", 2000, "--no-serve")

@@ -109,6 +109,7 @@ def test_cohorts_that_cannot_be_used() -> None:
         reproduce(whole, other, QUICK)
 
 
+@pytest.mark.slow
 def test_nvil_rows_and_courses(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     plan = Plan(protocol="paper", draws=1, nvil=TINY, l2=(0.0, 0.1), every=1, keep=tmp_path,
@@ -133,6 +134,7 @@ def test_nvil_rows_and_courses(tmp_path: Path) -> None:
     assert [(r["model"], r["mrr"]) for r in again["rows"]] == [(r["model"], r["mrr"]) for r in found["rows"]]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was done is not done again and comes out the same; other visits, plans or programs use none of it."""
     plan = replace(QUICK, keep=tmp_path, without=("nvil", TOLERANT, ELKAN_NOTO, INIT, OURS, TAUGHT))
@@ -174,6 +176,7 @@ def test_a_stopped_run_goes_on_with_the_next_row(tmp_path: Path, monkeypatch: py
     assert asked == ["naive"]
 
 
+@pytest.mark.slow
 def test_a_stopped_course_goes_on_to_the_same_model(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     train = cohort().multi()
@@ -247,6 +250,7 @@ def test_outcomes_of_rows_that_are_missing() -> None:
 # ---- real visits
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_nhamcs_naive_and_oracle_are_where_they_should_be(data_folder: Path) -> None:
     """Learned from 2016 and 2017, tested on 2018, against the figures of a rough trial on the same files."""

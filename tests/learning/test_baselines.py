@@ -166,6 +166,7 @@ def test_useless_anchor_is_refused(data: tuple[NoisyOr, sp.csr_matrix, np.ndarra
         noise_tolerant(X[:100], COLUMNS, NoiseRates(truth.prior, np.array([0.5, 0.5, 0.1, 0.5, 0.5]), np.full(5, 0.1)))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_naive_and_oracle_come_out_on_real_visits_as_first_measured(data_folder: Path) -> None:
     """NHAMCS, learned from 2016-2017, tested on 2018: within 0.015 of the figures the project was given."""

@@ -93,6 +93,7 @@ refit(model, cohort, LabelSet.of_cohort(cohort), told=told)
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_it_leaves_a_model_that_serves(model: Path, tmp_path: Path) -> None:
     cohort().save(tmp_path / "cohort")
     before = model.read_bytes()

@@ -87,6 +87,7 @@ def test_the_worklist_is_searched_sorted_and_filtered(opened: Service, web: http
     assert search(offset=118)["rows"] and len(search(offset=118)["rows"]) == 2
 
 
+@pytest.mark.slow
 def test_fifty_thousand_visits_stay_quick() -> None:
     """Finding, searching and paging; the worst of them within a fifth of a second on a busy machine."""
     visits = [v for v in simulate(500, 5)]
@@ -413,6 +414,7 @@ def test_a_list_in_the_environment_that_is_not_json_is_refused(monkeypatch: pyte
         load_settings(None, model="x.model")
 
 
+@pytest.mark.slow
 def test_serve_prints_one_line_and_reloads_on_sighup(tmp_path: Path) -> None:
     """The command itself, as a process."""
     model, visits = save_model(tmp_path), tmp_path / "visits.jsonl"
@@ -439,6 +441,7 @@ def test_serve_prints_one_line_and_reloads_on_sighup(tmp_path: Path) -> None:
     assert not (tmp_path / "d.db-wal").exists()  # the database was closed, not left
 
 
+@pytest.mark.slow
 def test_serve_takes_up_a_model_that_replaces_its_own(tmp_path: Path) -> None:
     """As `whatelse refit` replaces it: by a rename. A file that is no model leaves the old one serving."""
     model = save_model(tmp_path)

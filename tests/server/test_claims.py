@@ -29,6 +29,7 @@ def old(visit: Visit) -> bool:
     return visit.age is not None and visit.age >= 65
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("true", "who", "confirmed", "rises", "least"),
     [

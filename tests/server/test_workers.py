@@ -67,6 +67,7 @@ def insist(web: httpx.Client, key: str, condition: str) -> set[int]:
     return set()
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_sqlite_file_keep_one_history(tmp_path: Path) -> None:
     """While both write: every decision once, versions without a gap, both say the same, and both chains are whole."""
     with service(tmp_path) as one, service(tmp_path) as two, client(one) as first, client(two) as second:
@@ -92,6 +93,7 @@ def children(number: int) -> list[int]:
     return [int(text) for text in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_two_workers_share_decisions_and_models_and_are_looked_after(tmp_path: Path) -> None:
     first = save_model(tmp_path)
@@ -153,6 +155,7 @@ def _runs(number: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
     with postgres.server() as database:
         command = [*SERVE, "--model", str(tmp_path / "none"), "--workers", "2", "--database", database]

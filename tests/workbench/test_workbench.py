@@ -294,6 +294,7 @@ def test_a_condition_that_labels_have_never_heard_of_is_not_known_to_be_absent(b
 # ---- learning again
 
 
+@pytest.mark.slow
 def test_learning_again_shows_what_an_accepted_phrase_changed(bench: Workbench) -> None:
     assert has_seen_all(bench.folder.root)
     bench.accept("uti", "dysuria")
@@ -339,6 +340,7 @@ def test_the_same_anchors_learn_the_same(bench: Workbench) -> None:
     assert (cohort.X != bench.cohort.X).nnz == 0
 
 
+@pytest.mark.slow
 def test_without_labels_hidden_anchors_decide(bench: Workbench) -> None:
     def nothing(cohort: Cohort) -> tuple[LabelSet, str]:
         return LabelSet.of_votes([], cohort), "no labels"
@@ -353,6 +355,7 @@ def test_without_labels_hidden_anchors_decide(bench: Workbench) -> None:
     assert [c.condition for c in changes(small, cohort)] == ["uti", "flu"]
 
 
+@pytest.mark.slow
 def test_hidden_anchors_are_hidden_from_both_and_ranked_among_the_same(bench: Workbench) -> None:
     """Against all states of the conditions, one visit after the other."""
     old = Tagger.load(bench.model)
@@ -386,6 +389,7 @@ def test_hidden_anchors_are_hidden_from_both_and_ranked_among_the_same(bench: Wo
     assert rows[1].new == pytest.approx(np.mean(slow[1]), abs=0.02)
 
 
+@pytest.mark.slow
 def test_accept_can_show_what_it_was_worth_at_once(bench: Workbench) -> None:
     said = run(
         "anchors",
@@ -420,6 +424,7 @@ def test_a_job_that_fails_says_why_and_quotes_nothing() -> None:
         assert not status.running and says in status.problem and "John" not in status.problem
 
 
+@pytest.mark.slow
 def test_learning_in_another_process(bench: Workbench) -> None:
     bench.accept("uti", "dysuria")
     bench.start_learning()

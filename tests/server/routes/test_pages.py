@@ -22,6 +22,8 @@ from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
 
+pytestmark = pytest.mark.slow  # a browser
+
 expect.set_options(timeout=60_000)
 SEPTIC = Visit(
     "septic",

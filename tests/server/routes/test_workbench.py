@@ -30,6 +30,8 @@ from whatelse.sources import read_visits
 from whatelse.store import Store, audit
 from whatelse.tagger import Tagger
 
+pytestmark = pytest.mark.slow  # a browser
+
 API = "/api/workbench"
 expect.set_options(timeout=60_000)
 
