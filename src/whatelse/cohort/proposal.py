@@ -1,4 +1,4 @@
-"""Proposed conditions: those of the knowledge base that occur often enough in records to learn from.
+"""Proposes conditions for `build`: those of the knowledge base that occur often enough in the records to learn from.
 
 A condition occurs in a visit if a note names it as present or a billing code is one of its own.
 """

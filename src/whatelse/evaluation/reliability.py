@@ -1,8 +1,9 @@
-"""Whether probabilities mean what they say: observed beside predicted, for all and for parts.
+"""Calibration in numbers: predicted beside observed, for all visits and for parts; and scores at a threshold.
 
 A small average hides every wrong answer that matters: most probabilities are near zero and easy. So predictions are
 looked at in bins on a linear scale, with their counts, and as the number of conditions expected over those observed:
-for each condition, for short and for long records, and where the anchor is silent.
+for each condition, for short and for long records, and where the anchor is silent. `at_threshold` gives sensitivity,
+precision, AUROC and average precision of each condition.
 """
 
 from __future__ import annotations

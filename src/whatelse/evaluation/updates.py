@@ -6,9 +6,10 @@ Three moves are made on labelled visits, and every *other* tag is looked at befo
     likeliest confirmed the likeliest tag, where it is true and at least `SHOWN`
     likeliest rejected  the likeliest tag, where it is false and at least `SHOWN`
 
-Never is one true tag drawn per visit to be confirmed: visits with many would count once, and the others would look
-rarer than they are. Log loss is per tag; a ratio below one says that the move made the others better. Expected over
-observed is the number of other conditions that the probabilities add up to, over those there were.
+All true tags of a visit are confirmed, not one drawn at random: else visits with many tags would count once, and the
+other tags would look rarer than they are. Log loss is per tag; a ratio below one says that the move made the others
+better. Expected over observed is the number of other conditions that the probabilities add up to, over those there
+were.
 """
 
 from __future__ import annotations

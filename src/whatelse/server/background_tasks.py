@@ -1,5 +1,6 @@
-"""What a server does on its own, beside answering: follow a model that another process has loaded, forget what is old
-enough of the audit and of the cards, free what only the garbage collector finds when nobody waits."""
+"""Background tasks of the server: load a model that another process has loaded, delete old lines of the audit and old
+cards, run the garbage collector while no request is under way.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ YOUNG, OLDER, NEVER = 2_000, 10, 1_000_000  # thresholds of the collector's thre
 
 
 def settle() -> None:
-    """Before serving: a full collection stops everybody for 50 ms and more, so none is to come by itself.
+    """Switch automatic full collections off before serving: each stops every request for 50 ms or more.
 
-    Model, visits and libraries stay, and need not be looked through. A request leaves nothing for the collector
-    (a test counts), so full collections are left to `chores`; the small ones, of what is new, go on as ever.
+    `chores` runs full collections instead. Model, visits and libraries are exempt from them (`gc.freeze`). Small
+    collections of new objects go on. A request leaves nothing for the collector: a test counts.
     """
     gc.collect()
     gc.freeze()

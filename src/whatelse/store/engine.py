@@ -1,4 +1,4 @@
-"""Opening a database: SQLite so that a commit is on the disk, PostgreSQL by URL, migrations run at once."""
+"""Opens a database (SQLite with commits flushed to disk, or PostgreSQL), migrates it, and begins its transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in notes: what `measurements.py` reads joins what the compiled pass found.
+"""Values in notes: adds the numbers that `measurements.py` reads to the mentions that the compiled pass found.
 
 A value that is asserted as present is a mention of the concepts that it means ("temp 39.5": fever) or denies ("temp
 36.8": no fever). The anchors of a concept that it means fire. A list of denials reaches neither a value ("no LOC, BP

@@ -1,4 +1,4 @@
-"""What phrases mean, by the knowledge base: the concept that a phrase names, and concepts that it goes with."""
+"""Meanings of phrases by the knowledge base: the concept that a phrase names, and conditions whose cases have it."""
 
 from __future__ import annotations
 

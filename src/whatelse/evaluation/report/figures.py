@@ -1,4 +1,4 @@
-"""Figures as SVG to be put inside a page: no file, no screen, no state of matplotlib's that outlives a call.
+"""Figures of the report as SVG text: scores of all rows, courses of NVIL, calibration. Nothing is written to a file.
 
 Text stays text, in the page's own font, and lines drawn in INK take the page's text colour, so that a figure is
 readable in light, in dark and in print.

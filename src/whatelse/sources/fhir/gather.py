@@ -1,8 +1,10 @@
-"""gather: what is needed of one visit, asked of a FHIR server by the few search parameters that large EHRs take.
+"""Reads the resources of a visit from a FHIR server: `gather` for one visit, `read_server` for all visits of a period.
 
-The same table gives the prefetch templates of the CDS Hooks service: what an EHR has filled in is not asked for again.
-Searches are by patient; what belongs to the visit is chosen here, because EHRs differ in what they can search by
-(Oracle Health has no `encounter` for observations and no `class` for encounters).
+Only the few search parameters that large EHRs support are used. Searches run in parallel (`Reads`).
+
+The table of `searches` also gives the prefetch templates of the CDS Hooks service: what an EHR has filled in is not
+asked for again. Searches are by patient; what belongs to the visit is chosen here, because EHRs differ in
+what they can search by (Oracle Health has no `encounter` for observations and no `class` for encounters).
 """
 
 from __future__ import annotations
