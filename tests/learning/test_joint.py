@@ -28,7 +28,14 @@ def department(visits: int, seed: int) -> tuple[sp.csr_matrix, np.ndarray, np.nd
 
 def known(W: np.ndarray) -> Prior:
     weight = np.hstack([W, np.zeros((M, M))])
-    return Prior(np.array([weight, 0 * weight, 0 * weight]), np.zeros((M, M)), np.full(M, 0.1), ((),) * M, NAMES)
+    return Prior(
+        np.array([weight, 0 * weight, 0 * weight]),
+        np.zeros((M, M)),
+        np.full(M, 0.1),
+        ((),) * M,
+        NAMES,
+        np.zeros((M, N), bool),
+    )
 
 
 def labels_of(X: sp.csr_matrix, Y: np.ndarray, rows: slice) -> Labels:
@@ -87,3 +94,15 @@ def test_a_silent_anchor_says_nothing() -> None:
     rates, share = typical_rates(np.array([0.1, 0.1, 0.0]), NAMES, np.full(M, np.nan))
     fit = fit_joint(quiet, COLUMNS, known(W), rates, share, labels_of(quiet, Y, slice(500)))
     assert fit.model.evidence.weight[M - 1, N - 1] == 0.0
+
+
+def test_a_stated_condition_is_likely_without_labels() -> None:
+    X, _, W = department(100, 9)  # few visits, which would overrule the prior
+    prior = known(np.zeros((M, N - M)))
+    column = int(np.argmax(W[0]))
+    rates, share = typical_rates(X[:, COLUMNS].toarray().mean(0), NAMES, prior.share)
+    visit = sp.csr_matrix(np.eye(1, N, column, dtype=np.uint8))
+    before = posterior(fit_joint(X, COLUMNS, prior, rates, share).model, visit, top=0).marginals[0, 0]
+    prior.own[0, column] = True
+    after = posterior(fit_joint(X, COLUMNS, prior, rates, share).model, visit, top=0).marginals[0, 0]
+    assert after > max(0.3, 2 * before)  # the anchor is silent, which speaks against it

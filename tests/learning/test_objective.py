@@ -24,7 +24,9 @@ def objective() -> Objective:
     weight = np.where(rng.random((3, M, N)) < 0.5, rng.normal(size=(3, M, N)), 0.0)
     weight[:, :, columns] = 0.0
     pairs = np.triu(rng.normal(size=(M, M)), 1)
-    prior = Prior(weight, pairs + pairs.T, np.full(M, 0.1), ((),) * M, np.full(M, NAME))
+    prior = Prior(
+        weight, pairs + pairs.T, np.full(M, 0.1), ((),) * M, np.full(M, NAME), np.zeros(weight.shape[1:], bool)
+    )
     rates = np.array([[0.6, 0.7, 0.5], [0.1, 0.05, 0.2]])
     start = Parameters(
         logit(np.full(M, 0.2)), np.array([0.4, 0.6, 0.2]), np.zeros(M), 0.6, -0.3, logit(rates), np.zeros((M, M)),

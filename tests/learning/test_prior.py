@@ -8,7 +8,7 @@ import pytest
 from whatelse.annotators import Anchor, AnchorSet, Condition
 from whatelse.cohort import Vocabulary
 from whatelse.knowledge import load_knowledge
-from whatelse.learning.prior import CODE, NAME, PHRASE, Prior, prior_of
+from whatelse.learning.prior import CODE, NAME, PHRASE, SYMPTOM_NAME, SYMPTOM_PHRASE, Prior, prior_of
 
 FINDINGS = (
     *("flank_pain", "toothache", "rx:tramadol", "visit:injury", "hematuria", "wrist_pain", "ankle_pain"),
@@ -76,6 +76,18 @@ def test_a_condition_that_the_base_does_not_know_has_flat_means(prior: Prior) ->
 def test_kinds_of_anchors(prior: Prior, vocabulary: Vocabulary) -> None:
     assert prior.anchor.tolist() == [NAME, PHRASE, CODE, NAME]
     assert Prior.flat(vocabulary).anchor.tolist() == [NAME, PHRASE, CODE, NAME]
+
+
+def test_a_symptom_has_kinds_of_anchors_of_its_own() -> None:
+    conditions = tuple(
+        Condition(name, name.title(), "acute", {}, (phrase(anchor),))
+        for name, anchor in (("vomiting", "vomiting"), ("headache", "pounding"))
+    )
+    anchors = AnchorSet(conditions)
+    names = ("nausea", "headache", *(f"anchor:{c.name}" for c in conditions))
+    made = prior_of(Vocabulary(names, np.full(4, 50), 1000, anchors), load_knowledge())
+    assert made.anchor.tolist() == [SYMPTOM_NAME, SYMPTOM_PHRASE]
+    assert np.argwhere(made.own).tolist() == [[1, 1]]  # the record states the headache itself
 
 
 def test_flat_prior_says_nothing(vocabulary: Vocabulary) -> None:

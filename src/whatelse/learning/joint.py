@@ -33,10 +33,13 @@ ROUNDS, STEPS = 3, 60
 KNOWLEDGE, PAIRS = (0.45, 0.6, 0.2), 0.6  # prior means of s and t: evidence repeats itself
 LEVEL_OF_PAIRS = -0.5  # prior mean of q: conditions with findings in common seem to go together more than they do
 SPREAD, SPREAD_KNOWN = 0.35, 0.55  # first standard deviations of weights around their means
-VOTES = np.array([3_000.0, 200.0, 1_000.0])  # visits that all votes of an anchor count as, by its kind: errors repeat
-ANCHOR_VOTES = 200.0  # labels of a condition at which its anchor's votes count half
-PRECISION = np.array([0.55, 0.45, 0.8])  # typical of anchors that are codes, phrases that go with a condition, names
-SENSITIVITY = np.array([0.55, 0.35, 0.6])
+# By kind of anchor: code or drug, phrase that goes with a condition, name of a condition, phrase and name of a symptom.
+VOTES = np.array([3_000.0, 200.0, 1_000.0, 200.0, 1_000.0])  # visits that all votes count as, because errors repeat
+ANCHOR_VOTES = np.array([200.0, 50.0, 50.0, 50.0, 50.0])  # labels of a condition at which the votes count half
+PRECISION = np.array([0.55, 0.4, 0.8, 0.55, 0.85])
+SENSITIVITY = np.array([0.55, 0.25, 0.45, 0.65, 0.8])
+RATE_SPREAD = np.array([0.7, 1.2, 1.2, 1.2, 1.2])  # of the log odds of sensitivity and false-positive rate
+OWN_PRECISION = 0.85  # how often a condition is there when the record states it, and no anchor does
 SURENESS, SURENESS_SPREAD = 0.75, 0.5  # prior mean of beta, and the spread of its logarithm
 LEVEL_SPREAD = 1.0  # of alpha
 FEW_LABELS = 5_000  # with more labelled visits the pseudo-likelihood is calibrated by itself
@@ -61,7 +64,7 @@ class Fit:
 def typical_rates(fires: Floats, kind: Ints, share: Floats) -> tuple[Floats, Floats]:
     """(2, m) sensitivity and false-positive rate, and (m,) share, of anchors without labels.
 
-    fires (m,): frequency of each anchor; kind (m,): CODE, PHRASE or NAME; share (m,): by the base, NaN if unknown.
+    fires (m,): frequency of each anchor; kind (m,): as in `Prior.anchor`; share (m,): by the base, NaN if unknown.
     Sensitivity times precision is typical of the kind of anchor. Their ratio is share / frequency; the base tells it as
     far as shares and frequencies agree over all conditions, else the typical ratio stands.
     """
@@ -99,14 +102,16 @@ def fit_joint(
     counted = np.zeros(m) if labels is None else (labels.weight > 0).sum(0)
     silent = centre[columns] == 0
     votes = VOTES[prior.anchor] / max(blocks.shape[0], 1)
-    votes = np.minimum(votes, 1.0) * ANCHOR_VOTES / (ANCHOR_VOTES + counted)
+    half = ANCHOR_VOTES[prior.anchor]
+    votes = np.minimum(votes, 1.0) * half / (half + counted)
     omega = np.where(silent, 0.0, votes)
     rates = np.where(silent, 0.5, rates)
     start = Parameters(
         logit(np.clip(share, 1e-6, 1 - 1e-6)), np.array(KNOWLEDGE), np.zeros(m), PAIRS, LEVEL_OF_PAIRS, logit(rates),
         np.zeros((m, m)), np.zeros((m, n)),
     )  # fmt: skip
-    strengths = Strengths(np.where(prior.known, SPREAD_KNOWN, SPREAD))
+    prior = _with_own_names(prior, start)
+    strengths = Strengths(np.where(prior.known, SPREAD_KNOWN, SPREAD), rate=RATE_SPREAD[prior.anchor])
     found, history, converged = start, list[float](), False
     rounds = 1 if labels is None else ROUNDS
     for number in range(rounds):
@@ -141,6 +146,13 @@ def fit_joint(
         _model(objective, found, weight, columns, centre, silent, alpha, beta), found, weight, expit(found.rates),
         (spread[0], spread[1]), tuple(round(value, 3) for value in history), converged,
     )  # fmt: skip
+
+
+def _with_own_names(prior: Prior, start: Parameters) -> Prior:
+    """The prior in which a condition that the record states has the probability OWN_PRECISION at its share."""
+    weight = prior.weight.copy()
+    weight[1] = np.where(prior.own, ((logit(OWN_PRECISION) - start.b) / KNOWLEDGE[1])[:, None], weight[1])
+    return replace(prior, weight=weight)
 
 
 def _strengths(objective: Objective, found: Parameters, prior: Prior) -> Strengths:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from whatelse.learning.prior import Prior
 from whatelse.noisyor.blocks import Arrays, Blocks, fires, matrix
@@ -36,7 +36,10 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Strengths:
-    """Standard deviations of the parameters around their means; delta (m, n), scale of each group of the prior."""
+    """Standard deviations of the parameters around their means.
+
+    delta (m, n), scale of each group of the prior, rate (m,) or one for all.
+    """
 
     delta: Floats
     bias: float = 0.7
@@ -44,7 +47,7 @@ class Strengths:
     own_scale: float = 0.15
     pair_scale: float = 0.2
     pair_level: float = 0.3
-    rate: float = 0.7
+    rate: Floats | float = 0.7
     pair: float = 0.3
 
 
@@ -162,7 +165,7 @@ class Objective:
         parts: list[Any] = [
             sd.bias * bias, self.sd_scale * scale.sum(1), sd.own_scale * scale[0],
             [sd.pair_scale * (M * self.prior.coupling).sum()], [sd.pair_level * (M.sum() - np.trace(M))],
-            sd.rate * rates.ravel(),
+            (sd.rate * rates).ravel(),
             sd.pair * (M + M.T)[self.upper], (self.free * sd.delta * D).ravel(),
         ]  # fmt: skip
         return value + 0.5 * float(theta @ theta), np.concatenate(parts) + theta
@@ -260,8 +263,8 @@ class _Votes:
 
 def anchor_odds(rates: Floats, fires: Bools) -> Floats:
     """(V, m) log likelihood ratio of anchors that fire or are silent; rates (2, m) logits of S and F."""
-    S, F = expit(rates)
-    out: Floats = np.where(fires, np.log(S / F), np.log((1 - S) / (1 - F)))
+    firing, silent = (log_expit(sign * rates) for sign in (1, -1))
+    out: Floats = np.where(fires, firing[0] - firing[1], silent[0] - silent[1])
     return out
 
 

@@ -37,7 +37,7 @@ PROBLEMS = ("symptom", "sign", "disease", "mechanism", "exposure", "head")  # ki
 INJURED = {True: 3.0, False: 0.33}  # times as often marked as an injury: injuries and their causes, all others
 GENERAL = 0.08  # rate from which a complaint is too common to speak for another problem
 BACKGROUND = ("vital:", "chronic:", "hx:", "pain:", "visit:")  # columns that explain no visit
-CODE, PHRASE, NAME = 0, 1, 2  # kinds of anchors
+CODE, PHRASE, NAME, SYMPTOM_PHRASE, SYMPTOM_NAME = range(5)  # kinds of anchors
 GROUPS = ("facts", "names", "unlisted")
 
 
@@ -49,7 +49,8 @@ class Prior:
     coupling  (m, m) log lift of each pair, symmetric
     share     (m,) share of emergency visits; NaN where the base does not know the condition
     entries   (m,) names of the entries that each condition stands for
-    anchor    (m,) kind of each condition's anchor: NAME, PHRASE or CODE
+    anchor    (m,) kind of each condition's anchor: CODE, or PHRASE or NAME of a symptom or of another condition
+    own       (m, n) findings that are the condition itself, stated as present
     """
 
     weight: Floats
@@ -57,6 +58,7 @@ class Prior:
     share: Floats
     entries: tuple[tuple[str, ...], ...]
     anchor: Ints
+    own: Bools
 
     @property
     def known(self) -> Bools:
@@ -70,7 +72,7 @@ class Prior:
         kinds = [_anchor_kind(condition, ()) for condition in vocabulary.anchors.conditions]
         m, n = len(kinds), len(vocabulary.names)
         nothing = np.zeros((len(GROUPS), m, n)), np.zeros((m, m)), np.full(m, np.nan), ((),) * m
-        return cls(*nothing, np.array(kinds, np.int64))
+        return cls(*nothing, np.array(kinds, np.int64), np.zeros((m, n), bool))
 
 
 def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
@@ -81,7 +83,7 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
     columns = concepts_of_findings(names, lexicon)
     written = set(names)
     background = np.array([name.startswith(BACKGROUND) for name in names])
-    weight, share = np.zeros((len(GROUPS), m, n)), np.full(m, np.nan)
+    weight, share, own = np.zeros((len(GROUPS), m, n)), np.full(m, np.nan), np.zeros((m, n), bool)
     entries, whole, kinds = list[tuple[str, ...]](), list[Condition | None](), list[int]()
     for i, condition in enumerate(conditions):
         found = stands_for(base, condition.name, condition.phrases, condition.codes, condition.title)
@@ -89,29 +91,38 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
         entries.append(found)
         whole.append(entry)
         share[i] = entry.share if entry else np.nan
-        kinds.append(_anchor_kind(condition, found, lexicon))
+        symptom = entry is not None and entry.kind == "symptom"
+        kinds.append(_anchor_kind(condition, found, lexicon, symptom))
+        own[i] = [name in found for name in names]
         view = _View(base, lexicon, entry, found, written)
         for j, concepts in enumerate(columns[: n - m]):
             if concepts:
                 weight[:, i, j] = view.weights(concepts)
         weight[2, i, background] = 0.0
     weight = np.clip(weight, -STRONGEST, STRONGEST)
-    return Prior(weight, _couplings(whole, entries), share, tuple(entries), np.array(kinds))
+    return Prior(weight, _couplings(whole, entries), share, tuple(entries), np.array(kinds), own)
 
 
-def _anchor_kind(condition: AnchoredCondition, own: tuple[str, ...], lexicon: Lexicon | None = None) -> int:
+def _anchor_kind(
+    condition: AnchoredCondition, own: tuple[str, ...], lexicon: Lexicon | None = None, symptom: bool = False
+) -> int:
     """NAME if a phrase of the anchor names the condition; PHRASE for other words, which go with it; CODE for no words.
 
+    A record states a symptom far more often than it states a disease: the kinds of symptoms are kinds of their own.
     Where the base knows no name of the condition, a phrase that shares a word with its title names it.
     """
     phrases = condition.phrases
     if not phrases:
         return CODE
-    title = set(plain(f"{condition.title} {condition.name}").split())
-    if not own or lexicon is None:
-        return NAME if any(set(plain(phrase).split()) & title for phrase in phrases) else PHRASE
-    read = concepts_of_findings(map(plain, phrases), lexicon)
-    return NAME if any(set(own) & {name, *lexicon.ancestors(name)} for some in read for name in some) else PHRASE
+    if own and lexicon is not None:
+        read = concepts_of_findings(map(plain, phrases), lexicon)
+        names = any(set(own) & {name, *lexicon.ancestors(name)} for some in read for name in some)
+    else:
+        title = set(plain(f"{condition.title} {condition.name}").split())
+        names = any(set(plain(phrase).split()) & title for phrase in phrases)
+    if symptom:
+        return SYMPTOM_NAME if names else SYMPTOM_PHRASE
+    return NAME if names else PHRASE
 
 
 class _View:
