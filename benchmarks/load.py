@@ -22,8 +22,8 @@ import numpy as np
 import uvloop
 
 from benchmarks.serving import Connection, Server, Tally, check_store, clinician, content, make_department, make_tokens
-from whatelse.server.run import listen
 from whatelse.server.settings import Settings
+from whatelse.server.workers import listen
 
 CLIENTS = 50
 TRIVIAL_SECONDS = 5.0

@@ -1,4 +1,7 @@
-"""Take the pictures of the docs: `python scripts/screenshots.py`, into docs/img/. The shipped model answers."""
+"""Take the pictures of the docs: `python scripts/screenshots.py`, into docs/img/. The shipped model answers.
+
+The workbench is that of a small simulated department, with a model of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,15 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from whatelse.server import Service, Settings, create_app
-from whatelse.server.run import listen
 from whatelse.server.service import load_model
+from whatelse.server.workers import listen
 from whatelse.simulate import simulate
+from whatelse.sources import read_visits
 from whatelse.store import Store
 from whatelse.visits import Code, Visit
 
-IMAGES = Path(__file__).parents[1] / "docs" / "img"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "img"
 CONFIRMED = "pneumonia"
 SHOWN = Visit(
     "ED-1042",
@@ -37,9 +42,10 @@ SHOWN = Visit(
 
 
 @contextmanager
-def serving(visits: list[Visit], folder: Path) -> Iterator[tuple[Service, str]]:
-    """A server on a new database; the service and its URL."""
-    settings = Settings(model=Path("emergency"), port=0, database=f"sqlite:///{folder / 'decisions.db'}")
+def serving(visits: list[Visit], folder: Path, bench: Path | None = None) -> Iterator[tuple[Service, str]]:
+    """A server on a new database, with a workbench or without; the service and its URL."""
+    model = bench / "model" if bench else Path("emergency")
+    settings = Settings(model=model, port=0, database=f"sqlite:///{folder / 'decisions.db'}", workbench=bench)
     service = Service(settings, Store(settings.database), load_model(settings.model), visits)
     listening = listen(settings)
     server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, ws="none"))
@@ -89,9 +95,28 @@ def take(browser: Browser, service: Service, url: str) -> None:
     page.evaluate("window.scrollTo(0, 0)")
     page.screenshot(path=IMAGES / "visit-confirmed.png")
     page.get_by_role("button", name="Undo").click()
-    open_page(browser, where, 380, 780).screenshot(path=IMAGES / "visit-phone.png")
-    open_page(browser, where, 380, 780, color_scheme="dark").screenshot(path=IMAGES / "visit-narrow-dark.png")
+    open_page(browser, where, 360, 780).screenshot(path=IMAGES / "visit-phone.png")
+    open_page(browser, where, 360, 780, color_scheme="dark").screenshot(path=IMAGES / "visit-narrow-dark.png")
     open_page(browser, url).screenshot(path=IMAGES / "worklist.png")
+
+
+def take_workbench(browser: Browser, url: str) -> None:
+    """Take the pictures of the workbench: conditions, one condition with a phrase, old and new model."""
+    page = browser.new_context(viewport={"width": 1280, "height": 860}, device_scale_factor=1.5).new_page()
+    page.set_default_timeout(600_000)
+    page.goto(f"{url}/workbench")
+    page.wait_for_selector("#rows tr")
+    page.locator("#bench-status progress").wait_for(state="detached")
+    page.wait_for_timeout(500)
+    page.screenshot(path=IMAGES / "workbench.png")
+    page.goto(f"{url}/workbench/condition?name=uti")
+    page.locator("button.suggestion").first.click()
+    page.wait_for_selector("#excerpts li")
+    page.screenshot(path=IMAGES / "workbench-condition.png")
+    page.goto(f"{url}/workbench/learn")
+    page.get_by_role("button", name="Learn").click()
+    page.get_by_role("button", name="Promote").wait_for()
+    page.screenshot(path=IMAGES / "workbench-learn.png")
 
 
 def main() -> None:
@@ -106,8 +131,16 @@ def main() -> None:
         serving(visits, Path(name)) as (service, url),
         sync_playwright() as playwright,
     ):
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=quiet)
         take(browser, service, url)
+        sys.path.insert(0, str(ROOT))
+        from tests.support.bench_department import new_bench, visits_file
+
+        (Path(name) / "bench").mkdir()
+        bench = new_bench(Path(name) / "bench")
+        with serving(list(read_visits([visits_file()]))[:50], Path(name) / "bench", bench) as (_, where):
+            take_workbench(browser, where)
         browser.close()
     for image in sorted(IMAGES.glob("*.png")):
         print(f"{image.name}: {image.stat().st_size // 1024} KB")

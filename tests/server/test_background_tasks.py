@@ -50,7 +50,7 @@ def test_another_process_s_model_is_followed_at_last(monkeypatch: pytest.MonkeyP
         admissions=SimpleNamespace(under_way=1),
         pools=SimpleNamespace(access=SimpleNamespace(run=newest)),
         store=SimpleNamespace(newest_model=None, engine=None),
-        settings=SimpleNamespace(audit_days=0, cds_days=0),
+        settings=SimpleNamespace(audit_days=0, cds_days=0, watch_model=0),
     )
     _until_idle(chores.chores(opened), done)
 
@@ -68,10 +68,12 @@ def test_a_model_file_is_watched_on_while_too_much_waits(tmp_path: Path, monkeyp
     opened: Any = SimpleNamespace(
         settings=SimpleNamespace(model=model, watch_model=0.001),
         pools=SimpleNamespace(slow=SimpleNamespace(submit=submit)),
+        tagger=SimpleNamespace(digest_=""),
+        admissions=SimpleNamespace(under_way=0),
     )
     stamps = iter([(1, 1, 1)])
-    monkeypatch.setattr(run, "_stamp", lambda _: next(stamps, (2, 2, 2)))
-    _until_idle(run._watch(opened), done)
+    monkeypatch.setattr(chores, "_stamp", lambda _: next(stamps, (2, 2, 2)))
+    _until_idle(chores.chores(opened), done)
     assert len(tries) == 2
 
 
@@ -83,7 +85,7 @@ def test_a_model_that_cannot_be_loaded_is_said_to_be_none(problem: Exception, ca
     slow = WorkerPool("slow", 1)
     opened: Any = SimpleNamespace(reload=reload, pools=SimpleNamespace(slow=slow))
     with caplog.at_level(logging.ERROR, "whatelse.server"):
-        assert run._reload(opened)
+        assert chores.load_again(opened)
         slow.submit(lambda: None).result(60)
         slow.close()
     assert "the old model goes on serving" in caplog.text and "secret" not in caplog.text

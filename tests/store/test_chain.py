@@ -565,7 +565,7 @@ def test_control_characters_in_an_id_stay_inside_quotes(tmp_path: Path) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     row = {"condition": "fall", "label": 1, "actor": "a", "at": at, "model": "m", "probability": 0.5, "rank": 1,
            "before": 0, "changes": 1}  # fmt: skip
-    for odd in ("a\r=cmd|x", "a\n=1", "a\x0b=1", "a\x85=1", "a\u2028=1", "a\t=1"):
+    for odd in ("a\r=cmd|x", "a\n=1", "a\x0b=1", "a\x85=1", "a\u2028=1", "a\t=1", "a;=cmd|x"):
         text = "".join(to_csv([{**row, "visit": odd}]))
         body = text.partition("\n")[2]
         assert body.startswith(f'"{odd}"'), "the id is one quoted field"

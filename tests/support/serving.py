@@ -15,7 +15,8 @@ import httpx
 from whatelse.annotators import AnchorSet
 from whatelse.cohort import build_cohort
 from whatelse.server import Service, Settings
-from whatelse.server.run import listen, server_of
+from whatelse.server.run import server_of
+from whatelse.server.workers import listen
 from whatelse.simulate import simulate
 from whatelse.store import Store
 from whatelse.tagger import Tagger

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.bench_department import CONDITIONS, has_seen_all, new_bench, run
 from whatelse.annotators import AnchorSet
+from whatelse.annotators.discovery import edit
 from whatelse.annotators.discovery.phrases import from_visits
 from whatelse.annotators.discovery.trial import as_anchor
 from whatelse.annotators.label_set import LabelSet
@@ -28,12 +29,11 @@ from whatelse.noisyor.heldout_metrics import heldout_anchor_draws
 from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
+from whatelse.workbench.folder import read_judged
 from whatelse.workbench.jobs import Job
-from whatelse.workbench.judgements import read_judged
-from whatelse.workbench.label_queue import Queue
+from whatelse.workbench.label_queue import Queue, Sheet, open_sheet
 from whatelse.workbench.overview import lesson_of, overview, own_labels
 from whatelse.workbench.records import Records
-from whatelse.workbench.sheet import Sheet, open_sheet
 from whatelse.workbench.training import changes, learn, some_of
 from whatelse.workbench.workbench import Workbench
 
@@ -139,7 +139,7 @@ def test_a_look_says_what_a_phrase_is_worth(shared: Workbench) -> None:
     assert Y is not None
     assert (look.worth.fires, look.worth.gained) == (rows.size, (~A[rows, 0]).sum())
     assert (look.worth.labelled, look.worth.true) == (rows.size, Y[rows, 0].sum())
-    assert len(look.excerpts) == min(10, rows.size) and set(look.said) == {None} and look.owner is None
+    assert len(look.excerpts) == min(10, rows.size) and {e.said for e in look.excerpts} == {None} and look.owner is None
     assert all(e.text[e.start : e.end].lower() == "dysuria" for e in look.excerpts)
     assert shared.look("uti", "fell").owner == "fall"
     with pytest.raises(ConditionError, match="no condition 'flu'"):
@@ -162,12 +162,12 @@ def test_suggestions_shrink_as_they_are_decided(bench: Workbench) -> None:
     assert len(found) >= 3 and not bench.edited
     assert bench.conditions()[0][0].gain == max(row.gain or 0 for row in bench.conditions()[0])
     bench.accept("uti", found[0])
-    bench.refuse("uti", found[1])
+    edit.refuse_phrase(bench.folder.refused, "uti", found[1])
     now = [s.phrase for s in bench.suggestions("uti")]
     assert found[0] not in now and found[1] not in now and found[2] in now
     assert bench.edited and f"[uti, {found[0]}] # dysuria?" in one_blank(bench.folder.conditions.read_text("utf-8"))
-    bench.take_out("uti", found[0])
-    bench.allow("uti", found[1])
+    edit.take_out(bench.folder.conditions, "uti", found[0])
+    edit.allow_phrase(bench.folder.refused, "uti", found[1])
     assert one_blank(bench.folder.conditions.read_text("utf-8")) == one_blank(CONDITIONS) and not bench.edited
     assert [s.phrase for s in bench.suggestions("uti")] == found
 
@@ -191,7 +191,7 @@ def test_judgements_are_kept_in_a_file_and_give_a_precision(bench: Workbench) ->
     bench.judge("uti", "dysuria", "notes", None, first.visit, True)
     bench.judge("uti", "dysuria", "notes", None, second.visit, False)
     look = bench.look("uti", "dysuria")
-    assert look.said[:3] == (True, False, None) and look.worth.precision is not None
+    assert [e.said for e in look.excerpts[:3]] == [True, False, None] and look.worth.precision is not None
     assert look.worth.precision[0] == 0.5 and look.worth.judged == 2
     bench.judge("uti", "dysuria", "notes", None, second.visit, None)
     assert read_judged(bench.folder.judged) == {("uti", "dysuria", "notes", ""): {first.visit: True}}
@@ -205,7 +205,8 @@ def test_the_command_keeps_judgements_in_the_same_file(bench: Workbench) -> None
     asked = ["anchors", "suggest", bench.folder.cohort, "--condition", "uti", "--phrase", "dysuria"]
     said = run(*asked, "--judged", bench.folder.judged, typed="y\ns\nn\nq\n")
     assert "1 of 2 have it" in said
-    assert bench.look("uti", "dysuria").said[:3] == (True, None, False)  # the same visits, in the same order
+    again = bench.look("uti", "dysuria").excerpts[:3]
+    assert [e.said for e in again] == [True, None, False]  # the same visits, in the same order
     assert read_judged(bench.folder.judged)["uti", "dysuria", "notes", ""] == {first.visit: True, third.visit: False}
 
 
@@ -219,7 +220,7 @@ def test_the_queue_fills_in_the_sheet_of_label_next(bench: Workbench, tmp_path: 
     for early in (queue.take_back, lambda: queue.record(anybody), lambda: queue.label(anybody, [])):
         with pytest.raises(InputError, match="no visits have been chosen"):
             early()
-    queue.choose(tagger, lambda *_: None)
+    queue.choose(tagger, 0, lambda *_: None)
     run("anchors", "label-next", bench.folder.cohort, "--model", bench.model, "--no-text", "--out", tmp_path / "l.csv")
     assert bench.folder.labels.read_bytes() == (tmp_path / "l.csv").read_bytes()  # the command writes the same file
     waiting = queue.waiting()
@@ -239,11 +240,24 @@ def test_the_queue_fills_in_the_sheet_of_label_next(bench: Workbench, tmp_path: 
     assert not read_votes(bench.folder.labels, bench.cohort)[0].known.any()
     with pytest.raises(InputError, match="not a condition"):
         queue.label(first, ["flu"])
-    bench.add_condition("flu", "flu")
+    edit.new_condition(bench.folder.conditions, "flu", "flu")
     queue.label(first, ["flu"])  # a condition that the sheet did not have
     with bench.folder.labels.open(encoding="utf-8-sig", newline="") as file:
         row = next(r for r in csv.DictReader(file) if r["visit"] == first)
     assert row["flu"] == "1" and row["uti"] == "0" and float(row["weight"]) > 0
+
+
+def test_a_visit_of_which_nobody_can_tell_anything_is_not_asked_again(bench: Workbench) -> None:
+    queue = Queue(bench)
+    queue.choose(Tagger.load(bench.model), 0, lambda *_: None)
+    waiting = queue.waiting()
+    assert waiting is not None
+    first = waiting.visits[0]
+    queue.label(first, [], unknown=queue.names())
+    waiting = queue.waiting()
+    assert waiting is not None and waiting.done == 1 and first not in waiting.visits
+    assert not read_votes(bench.folder.labels, bench.cohort)[0].known.any()  # and it is no label
+    assert queue.take_back() == first
 
 
 def test_more_visits_go_on_where_the_sheet_ends(bench: Workbench) -> None:
@@ -263,7 +277,7 @@ def test_labels_of_the_sheet_come_before_those_of_the_records(bench: Workbench) 
     own, source = lesson_of(bench.folder, bench.cohort)
     assert source == "the records' own labels" and own.visits == len(bench.cohort)
     queue = Queue(bench)
-    queue.choose(Tagger.load(bench.model), lambda *_: None)
+    queue.choose(Tagger.load(bench.model), 0, lambda *_: None)
     assert lesson_of(bench.folder, bench.cohort)[1] == "the records' own labels"  # nothing is filled in yet
     waiting = queue.waiting()
     assert waiting is not None
@@ -283,7 +297,7 @@ def test_labels_of_the_sheet_come_before_those_of_the_records(bench: Workbench) 
 
 
 def test_a_condition_that_labels_have_never_heard_of_is_not_known_to_be_absent(bench: Workbench) -> None:
-    bench.add_condition("flu", "flu")
+    edit.new_condition(bench.folder.conditions, "flu", "flu")
     cohort = build_cohort(bench.records.visits, bench.folder.anchors(), max_terms=200)
     said, _ = own_labels(cohort)
     assert not said.known[:, -1].any() and said.known[:, :-1].all()
@@ -348,7 +362,7 @@ def test_without_labels_hidden_anchors_decide(bench: Workbench) -> None:
     small, visits = some_of(bench.cohort, records_of(bench.cohort), 800)
     assert len(small) == len(visits) == 800 and [str(i) for i in small.ids] == [v.id for v in visits]
     bench.accept("uti", "dysuria")
-    bench.add_condition("flu", "cough")
+    edit.new_condition(bench.folder.conditions, "flu", "cough")
     outcome, cohort, tagger = learn(small, visits, bench.folder.anchors(), nothing)
     assert outcome.labels is None and outcome.anchors and "by hidden anchors" in outcome.because
     assert tagger.assumed_ and "flu" in tagger.conditions_ and outcome.learned == ("no labels", 0)

@@ -166,7 +166,7 @@ def _preview(
     where: condition, phrase, key, code system
     """
     from whatelse.annotators.discovery.trial import judge, try_phrase, with_judgements
-    from whatelse.workbench.judgements import judge_visit
+    from whatelse.workbench.folder import judge_visit
 
     condition, phrase, key, system = where
     worth, excerpts = try_phrase(cohort, condition, phrase, records, key=key, system=system, looks=looks, seed=seed)

@@ -97,7 +97,7 @@ def verify(
     with open_store(database, new=False) as store:
         from whatelse.store import backup as work
         from whatelse.store import chain
-        from whatelse.store.signed_head import read_head, sign_head
+        from whatelse.store.backup import read_head, sign_head
 
         opinions, lines = (chain.Head.parse(text) if text else None for text in (expect, expect_audit))
         if signed_head is not None:

@@ -1,8 +1,8 @@
 """Admission control: rejects a request at once (503) if its expected wait is longer than `max_wait`.
 
-How many requests are under way and how fast they leave says how long a new one would wait. Who would wait too long is
-told before anything of the request is looked at but its first line: an early no costs next to nothing, and what was
-let in is answered in time.
+The number of requests under way and the rate at which they are answered give the expected wait. A request that would
+wait too long is refused before its body is read. An early refusal is cheap, and the requests let in are answered in
+time.
 """
 
 from __future__ import annotations

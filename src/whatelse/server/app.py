@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from whatelse import __version__
+from whatelse.io.templates import templates
 from whatelse.server.ehr.cds.cors import Cors
-from whatelse.server.routes import ad_hoc_visit, operations, visits, workbench
-from whatelse.server.routes.pages import pages_router
+from whatelse.server.policies import ANYONE, policy
+from whatelse.server.routes import ad_hoc_visit, operations, visits
 from whatelse.server.routing import Router
 from whatelse.server.security.auth import Gate
 from whatelse.server.security.guard import Guard, failure, where
@@ -27,6 +28,7 @@ from whatelse.server.service import Service
 from whatelse.store import StoreError
 
 log = logging.getLogger("whatelse.server")
+PAGES = {"/": "worklist.html", "/visit/{key}": "visit.html", "/new": "new.html", "/signin": "signin.html"}
 STATIC = Path(__file__).parent / "static"
 ABOUT = (
     "Given a visit's record and the conditions already confirmed, what else might the patient have? "
@@ -58,8 +60,8 @@ def create_app(service: Service) -> ASGIApp:
         lifespan=lifespan,
     )
     app.state.service, app.state.gate = service, Gate(service)
-    parts = [visits.router, ad_hoc_visit.router, operations.router, *_ehr(app, service)]
-    for router in (*parts, *workbench.attach(app, service), pages_router()):
+    parts = [visits.router, ad_hoc_visit.router, operations.router, *_configured(app, service)]
+    for router in (*parts, pages_router()):
         app.include_router(router)
         service.routes.add(router.routes)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -72,8 +74,8 @@ def create_app(service: Service) -> ASGIApp:
     return Cors(guarded, service.settings.cds_origins) if service.settings.cds_hooks else guarded
 
 
-def _ehr(app: FastAPI, service: Service) -> list[Router]:
-    """The routers of CDS Hooks and of the SMART launch, if they are configured."""
+def _configured(app: FastAPI, service: Service) -> list[Router]:
+    """The routers of CDS Hooks, of the SMART launch and of the workbench, if they are configured."""
     routers = []
     if service.settings.cds_hooks:
         from whatelse.server.ehr.cds import hooks
@@ -88,6 +90,12 @@ def _ehr(app: FastAPI, service: Service) -> list[Router]:
         service.launched = app.state.smart.person
         service.closing.append(app.state.smart.close)
         routers.append(routes.router)
+    if service.settings.workbench is not None:
+        from whatelse.server.routes.workbench import anchors, curator_session, labels
+
+        app.state.workbench = curator_session.CuratorSession(service)
+        service.closing.append(app.state.workbench.close)
+        routers += [anchors.router, labels.router, pages_router(curator_session.PAGES)]
     return routers
 
 
@@ -116,3 +124,28 @@ async def _unavailable(_: Request, __: Exception) -> Response:
 async def _failed(request: Request, _: Exception) -> Response:
     """What the client is told; the guard, which sees the error next, logs it under the same number."""
     return JSONResponse(failure(request.scope), 500)
+
+
+# ---- pages: one shell (`templates/base.html`), rendered once; all data on a page comes from the API
+
+
+def pages_router(pages: Mapping[str, str] = PAGES) -> Router:
+    """A route for each page: path -> template."""
+    router = Router()
+    for path, html in render_pages(pages).items():
+        router.add_api_route(path, _page(html), include_in_schema=False, response_class=HTMLResponse)
+    return router
+
+
+def render_pages(pages: Mapping[str, str] = PAGES) -> dict[str, str]:
+    """Path of a page -> its HTML."""
+    shelf = templates("whatelse.server")
+    return {path: shelf.get_template(file).render() for path, file in pages.items()}
+
+
+def _page(html: str) -> Callable[[], Awaitable[HTMLResponse]]:
+    @policy(ANYONE)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(html)
+
+    return page

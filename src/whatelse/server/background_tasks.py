@@ -1,5 +1,5 @@
-"""Background tasks of the server: load a model that another process has loaded, delete old lines of the audit and old
-cards, run the garbage collector while no request is under way.
+"""Background tasks of the server: load a model file that was replaced, load a model that another process has loaded,
+delete old lines of the audit and old cards, run the garbage collector while no request is under way.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ import asyncio
 import gc
 import logging
 import time
+from pathlib import Path
 
 from whatelse.errors import WhatelseError
 from whatelse.server.ehr.cds import log as cards
 from whatelse.server.ehr.smart import launches
 from whatelse.server.service import Service
+from whatelse.server.worker_pools import Busy
 from whatelse.store import audit
 
 log = logging.getLogger("whatelse.server")
@@ -35,9 +37,14 @@ def settle() -> None:
 
 async def chores(service: Service) -> None:
     """Run for as long as the server does."""
-    seen, pruned = service.tagger.digest_, float("-inf")
-    swept = time.monotonic()
+    seen, pruned, every = service.tagger.digest_, float("-inf"), service.settings.watch_model
+    swept = looked = time.monotonic()
+    stamp = _stamp(service.settings.model) if every else None
     while True:
+        if every and time.monotonic() - looked >= every:
+            looked, now = time.monotonic(), _stamp(service.settings.model)
+            if now not in (stamp, None) and load_again(service):
+                stamp = now
         since = time.monotonic() - swept
         if since > (SWEEP if service.admissions.under_way == 0 else AT_LAST):
             gc.collect()
@@ -52,7 +59,35 @@ async def chores(service: Service) -> None:
                 await _forget(service)
         except Exception as problem:  # a database that is away, threads that are busy: whatever it is, look again
             log.warning("chores: %s", type(problem).__name__)
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(min(LOOK, every or LOOK))
+
+
+def load_again(service: Service) -> bool:
+    """Load the model file in a thread; the old model answers meanwhile. False if too much waits already."""
+
+    def work() -> None:
+        try:
+            log.warning("model loaded again: digest=%s", service.reload())
+        except WhatelseError as refused:
+            log.error("the old model goes on serving: %s", refused)
+        except Exception as error:  # nobody waits for this work: it is said here or nowhere
+            log.error("the old model goes on serving: error=%s", type(error).__name__)
+
+    try:
+        service.pools.slow.submit(work)
+    except Busy:
+        log.error("the old model goes on serving: too much waits to load another now")
+        return False
+    return True
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced; None while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 async def _forget(service: Service) -> None:

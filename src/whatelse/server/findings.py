@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from whatelse.tagger import Tagger
 from whatelse.text.lexicon import DRUG, DRUG_CLASS
 
@@ -16,6 +18,7 @@ _GROUP = {
     "result": "results", "procedure": "results", DRUG: "drugs", DRUG_CLASS: "drugs",
 }  # fmt: skip
 COMMON = 0.15  # of visits
+_SHORT = re.compile(r"\b(ace|nsaid|ssri|snri|arb|maoi|doac|sglt2|glp1|mao|dpp4|hiv|ct|ecg|iv)\b", re.IGNORECASE)
 
 
 def in_words(name: str, tagger: Tagger) -> str:
@@ -28,13 +31,20 @@ def in_words(name: str, tagger: Tagger) -> str:
         return {"F": "female", "M": "male"}.get(rest, rest)
     if prefix == "age" and rest in _AGES:
         return _AGES[rest]
+    if name.startswith("lasting_"):
+        return f"for {name.removeprefix('lasting_')}"
     if name in tagger.titles_:
-        return lower(tagger.titles_[name])
+        return capitals(lower(tagger.titles_[name]))
     if not colon or prefix.startswith("#"):
         return name.replace("_", " ")
     if prefix == "neg":
         return "no " + in_words(rest, tagger)
     return _SAYS.get(prefix, prefix + " {}").format(rest.replace("_", " "))
+
+
+def capitals(text: str) -> str:
+    """Text with the abbreviations that are written in capitals: "ACE inhibitor"."""
+    return _SHORT.sub(lambda found: found[0].upper(), text)
 
 
 def lower(text: str) -> str:

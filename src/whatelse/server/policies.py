@@ -45,6 +45,7 @@ class Policy:
     urgent         admitted when others are refused, and answered before them: decisions
     when_launched  whether a person who came by a SMART launch may use the route although it names no visit
     per_address    requests a minute of one address; 0 for no limit of its own
+    aside          a plain function runs in the pool for what no decision should wait behind
     """
 
     permission: str
@@ -55,6 +56,7 @@ class Policy:
     urgent: bool = False
     when_launched: bool = False
     per_address: int = 0
+    aside: bool = False
 
     @property
     def counted(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from whatelse.knowledge.entries import title_of
 from whatelse.server import schemas as s
-from whatelse.server.findings import in_words
+from whatelse.server.findings import capitals, in_words
 from whatelse.tagger import Tagger
 from whatelse.text.lexicon import DRUG, DRUG_CLASS, QUALITY, SITE
 from whatelse.text.measure import Measurement
@@ -46,7 +46,7 @@ def as_read(tagger: Tagger, visit: Visit) -> s.AsRead:
         name = code.name or code.code
         entry = lexicon.by_name.get(name.lower().replace(" ", "_"))
         if entry is not None and entry.kind == DRUG and entry.is_a:
-            classes[name] = title_of(entry.is_a[0])
+            classes[name] = capitals(title_of(entry.is_a[0]))
     return s.AsRead(mentions=mentions, vitals=list(_vitals(visit)), classes=classes)
 
 

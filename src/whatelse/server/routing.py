@@ -1,8 +1,14 @@
-"""Router: an APIRouter whose routes must declare a policy, and enforce its permission before the route is called."""
+"""Router: an APIRouter whose routes must declare a policy, and enforce its permission before the route is called.
+
+A route that is a coroutine runs in the event loop. A plain function runs in a thread of the `session` or `service` that
+it takes.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -31,7 +37,19 @@ class DeclaredRoute(APIRoute):
         if check is not None:
             more["dependencies"] = [Depends(check), *(more.get("dependencies") or ())]
         more["responses"] = {**REFUSALS, **(more.get("responses") or {})}
-        super().__init__(path, endpoint, **more)
+        super().__init__(path, _in_thread(endpoint, declared.aside), **more)
+
+
+def _in_thread(endpoint: Callable[..., Any], aside: bool) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(endpoint):
+        return endpoint
+
+    @wraps(endpoint)
+    async def run(**values: Any) -> Any:
+        host = values.get("session") or values["service"]
+        return await (host.run_aside if aside else host.run)(partial(endpoint, **values))
+
+    return run
 
 
 class Router(APIRouter):

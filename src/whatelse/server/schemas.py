@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
+from whatelse.visits import Known
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Note = Annotated[str, StringConstraints(max_length=100_000)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -54,6 +56,10 @@ class KnownOf(Strict):
     rejected: list[Name] = Field(default=[], max_length=500)
     present: list[Name] = Field(default=[], max_length=500, description="findings answered yes")
     absent: list[Name] = Field(default=[], max_length=500, description="findings answered no")
+
+    def known(self) -> Known:
+        """The same for the model."""
+        return Known(tuple(self.confirmed), tuple(self.rejected), tuple(self.present), tuple(self.absent))
 
 
 class AskedVisit(KnownOf):

@@ -88,8 +88,13 @@ async def _nobody(_: Any) -> None:
     return None
 
 
-def without_folders(text: str) -> str:
-    """A message with every absolute path cut to its file name: clients need not know the server's folders."""
+def without_folders(text: str, *known: Path) -> str:
+    """A message with every absolute path cut to its file name: clients need not know the server's folders.
+
+    known: folders that a message may name; their names may have blanks, at which a path would end otherwise.
+    """
+    for folder in sorted({str(each) for path in known for each in (path, path.resolve())}, key=len, reverse=True):
+        text = text.replace(f"{folder}/", "") if folder not in ("/", ".") else text
     return re.sub(r"(?<![\w:/])/(?:[^/\s:'\",;]+/)+", "", text)
 
 

@@ -7,20 +7,22 @@ them. A worker that dies is started again; SIGHUP loads the model again in one, 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
-import select
 import signal
 import socket
-import sys
 import threading
-import time
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from whatelse.errors import WhatelseError
 from whatelse.server.settings import Settings, SettingsError
 
 log = logging.getLogger("whatelse.server")
 START_SECONDS = 300.0
+PAUSE = 1.0  # seconds before a worker that ended is started again
 Serve = Callable[[Settings, Callable[[str], None]], None]
 
 
@@ -28,100 +30,90 @@ def supervise(settings: Settings, announce: Callable[[str], None], serve: Serve)
     """Run `settings.workers` processes of `serve` until SIGINT or SIGTERM; SettingsError if one cannot start."""
     if not hasattr(os, "fork") or not hasattr(socket, "SO_REUSEPORT"):
         raise SettingsError("more than one worker needs a system with fork and SO_REUSEPORT; run one")
-    with _reserve(settings) as reserved:
+    with listen(settings, backlog=None) as reserved:  # workers bind the port too
         one = settings.model_copy(update={"port": reserved.getsockname()[1]})
-        workers: dict[int, float] = {}
-        stopping = False
-
-        def stop(*_: object) -> None:
-            nonlocal stopping
-            stopping = True
-            _tell(list(workers), signal.SIGTERM)
-
-        held, parent_end = os.pipe()  # closed with this process, however it ends
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGHUP, lambda *_: _tell(list(workers)[:1], signal.SIGHUP))
+        workers, stopping = list[Any](), threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+        signal.signal(signal.SIGINT, lambda *_: stopping.set())
+        signal.signal(signal.SIGHUP, lambda *_: _tell(workers[:1], signal.SIGHUP))
         try:
-            started = [_fork(one, serve, workers, held, parent_end) for _ in range(settings.workers)]
-            urls = [_await(workers, number, heard) for number, heard in started]
+            started = [_start(one, serve, workers) for _ in range(settings.workers)]
+            urls = [_ready(worker, said) for worker, said in started]
             announce(urls[0])
-            while workers:
-                _look_after(one, serve, workers, held, parent_end, lambda: stopping)
+            while not stopping.wait(0.2):
+                for ended in [worker for worker in workers if not worker.is_alive()]:
+                    log.error("a worker ended: status=%s; starting another", ended.exitcode)
+                    workers.remove(ended)
+                    stopping.wait(PAUSE)
+                    try:
+                        _ready(*_start(one, serve, workers))
+                    except SettingsError as problem:
+                        log.error("%s", problem)
         finally:
-            _tell(list(workers), signal.SIGTERM)
-            for number in list(workers):
-                _wait(number)
-            os.close(parent_end)
-            os.close(held)
+            _tell(workers, signal.SIGTERM)
+            for worker in workers:
+                worker.join()
 
 
-def _reserve(settings: Settings) -> socket.socket:
-    """The port, bound and not listened on: workers bind it too."""
+def listen(settings: Settings, backlog: int | None = 2048) -> socket.socket:
+    """A socket on the address and port of the settings; SettingsError if they cannot be had. backlog None: only bound.
+
+    Several workers bind one port (SO_REUSEPORT).
+    """
     made = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if settings.workers > 1:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # head and body of an answer are two writes: without this the second waits for the client, 40 ms, where the
+    # event loop does not see to it
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         made.bind((settings.host.strip("[]"), settings.port))
+        if backlog is not None:
+            made.listen(backlog)
     except OSError as error:
         made.close()
-        raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.port} ({error.strerror}); choose another --port"
-        ) from None
+        where = f"{settings.host} port {settings.port}"
+        raise SettingsError(f"cannot listen on {where} ({error.strerror}); choose another --port") from None
     return made
 
 
-def _fork(settings: Settings, serve: Serve, workers: dict[int, float], held: int, parent_end: int) -> tuple[int, int]:
+def _start(settings: Settings, serve: Serve, workers: list[Any]) -> tuple[Any, Connection]:
     """Start a worker: its process, and the pipe by which it says that it is ready."""
-    heard, say = os.pipe()
-    number = os.fork()
-    if number == 0:
-        os.close(heard)
-        os.close(parent_end)
-        _work(settings, serve, say, held)
-    os.close(say)
-    workers[number] = time.monotonic()
-    return number, heard
+    context = multiprocessing.get_context("fork")
+    heard, say = context.Pipe(duplex=False)
+    worker = context.Process(target=_work, args=(settings, serve, say))
+    worker.start()
+    say.close()
+    workers.append(worker)
+    return worker, heard
 
 
-def _await(workers: dict[int, float], number: int, heard: int) -> str:
+def _ready(worker: Any, heard: Connection) -> str:
     """Wait until a worker is ready; its URL."""
-    with os.fdopen(heard, encoding="utf-8") as pipe:
-        ready, _, _ = select.select([pipe], [], [], START_SECONDS)
-        said = pipe.readline() if ready else ""
+    said = ""
+    with heard, suppress(EOFError):
+        said = heard.recv() if heard.poll(START_SECONDS) else ""
     if not said.startswith("http"):
-        workers.pop(number, None)
-        _tell([number], signal.SIGKILL)
-        _wait(number)
-        raise SettingsError(f"a worker did not start: {said.strip() or 'it ended without a word'}")
-    return said.strip()
+        worker.kill()
+        raise SettingsError(f"a worker did not start: {said or 'it ended without a word'}")
+    return said
 
 
-def _work(settings: Settings, serve: Serve, say: int, held: int) -> None:
-    """What a worker does; never returns."""
-    status = 1
+def _work(settings: Settings, serve: Serve, say: Connection) -> None:
+    """What a worker does."""
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent says when
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(name, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent says when
-        threading.Thread(target=_end_with_parent, args=(held,), daemon=True).start()
-
-        def ready(url: str) -> None:
-            with os.fdopen(say, "w", encoding="utf-8") as pipe:
-                pipe.write(url + "\n")
-
-        serve(settings, ready)
-        status = 0
-    except SystemExit:
-        status = 0
-    except BaseException as error:
+        serve(settings, say.send)
+    except Exception as error:
         try:
-            os.write(say, f"{_said(error)}\n".encode())
+            say.send(_said(error))
         except OSError:  # it was ready: nobody listens there any more
             log.error("a worker failed: error=%s", type(error).__name__)
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+        raise SystemExit(1) from None
 
 
 def _said(error: BaseException) -> str:
@@ -130,53 +122,15 @@ def _said(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error if safe else ''}".split())
 
 
-def _end_with_parent(held: int) -> None:
-    """Nothing is ever written to this pipe: it ends when the parent does, even by SIGKILL."""
-    os.read(held, 1)
+def _end_with_parent() -> None:
+    """Stop when the parent ends, even by SIGKILL."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _look_after(
-    settings: Settings,
-    serve: Serve,
-    workers: dict[int, float],
-    held: int,
-    parent_end: int,
-    stopping: Callable[[], bool],
-) -> None:
-    """Wait for a worker to end; start another unless all are to stop."""
-    try:
-        number, status = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        workers.clear()
-        return
-    if number == 0:
-        time.sleep(0.2)
-        return
-    since = workers.pop(number, None)
-    if since is None or stopping():
-        return
-    log.error("a worker ended: status=%d; starting another", os.waitstatus_to_exitcode(status))
-    time.sleep(max(0.0, 1.0 - (time.monotonic() - since)))  # one that ends at once is not to keep a core busy
-    while not stopping():
-        try:
-            _await(workers, *_fork(settings, serve, workers, held, parent_end))
-            return
-        except SettingsError as problem:
-            log.error("%s", problem)
-            time.sleep(5.0)
-
-
-def _tell(numbers: list[int], what: signal.Signals) -> None:
-    for number in numbers:
-        try:
-            os.kill(number, what)
-        except ProcessLookupError:
-            continue
-
-
-def _wait(number: int) -> None:
-    try:
-        os.waitpid(number, 0)
-    except ChildProcessError:
-        return
+def _tell(workers: list[Any], what: signal.Signals) -> None:
+    for worker in workers:
+        with suppress(ProcessLookupError, TypeError):  # it has ended
+            os.kill(worker.pid, what)

@@ -19,8 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from whatelse.store import chain, schema
-from whatelse.store.engine import reading, writing
-from whatelse.store.retention import cutoff
+from whatelse.store.engine import cutoff, reading, writing
 
 _AUDIT, _HEADS = schema.audit, schema.chain_head
 

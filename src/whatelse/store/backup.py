@@ -1,4 +1,4 @@
-"""Backup, restore and verification of a whole database.
+"""Backup, restore and verification of a whole database; and heads of its chains, signed to be kept elsewhere.
 
 SQLite is copied while it is in use, by its own backup: the copy is the database as it was at one moment. PostgreSQL
 has tools of its own for that (docs/serving.md); `verify` reads both.
@@ -6,20 +6,30 @@ has tools of its own for that (docs/serving.md); `verify` reads both.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sqlite3
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
+from whatelse.io.files import write_whole
+from whatelse.model_file.signature import fingerprint, private_key, public_key, signed_by
 from whatelse.store import chain, schema
 from whatelse.store.audit import visit_key
 from whatelse.store.cross_check import cross_check
 from whatelse.store.engine import StoreError, reading
+
+FORMAT = "whatelse-head-1"
+FIELDS = ("format", "at", "decision", "audit", "key")
+LONGEST = 10_000  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +133,43 @@ def _verify_file(path: Path) -> Verified:
         raise StoreError(f"{path.name}: is not a database of whatelse ({type(error).__name__})") from None
     finally:
         engine.dispose()
+
+
+# ---- a signed head, kept elsewhere, shows that history and audit were cut off or written anew, both together too
+
+
+def sign_head(engine: sa.Engine, key: Path, out: Path) -> dict[str, str]:
+    """Verify both chains, and write their heads with a signature to `out`."""
+    secret = private_key(key)
+    said = {
+        "format": FORMAT,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "decision": str(chain.verify(engine, schema.decision)),
+        "audit": str(chain.verify(engine, schema.audit)),
+        "key": fingerprint(secret.public_key()),
+    }
+    said["signature"] = base64.b64encode(secret.sign(_message(said))).decode()
+    write_whole(out, (json.dumps(said, indent=1) + "\n").encode())
+    return said
+
+
+def read_head(file: Path, trusted: Sequence[Path]) -> tuple[chain.Head, chain.Head]:
+    """The heads of decisions and audit of a signed head; StoreError unless a trusted key has signed them."""
+    keys = {fingerprint(key): key for key in map(public_key, trusted)}
+    try:
+        with file.open("rb") as stream:
+            said = json.loads(stream.read(LONGEST))
+        valid = signed_by(keys[said["key"]], said["signature"], _message(said))
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror})") from None
+    except KeyError:
+        raise StoreError(f"{file}: no trusted key has signed this head; make one with 'store verify --sign'") from None
+    except (ValueError, TypeError, RecursionError):
+        valid = False
+    if not valid:
+        raise StoreError(f"{file}: the signature is not valid")
+    return chain.Head.parse(said["decision"]), chain.Head.parse(said["audit"])
+
+
+def _message(said: dict[str, str]) -> bytes:
+    return "\0".join(said[name] for name in FIELDS).encode()

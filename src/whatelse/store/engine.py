@@ -1,11 +1,18 @@
-"""Opens a database (SQLite with commits flushed to disk, or PostgreSQL), migrates it, and begins its transactions."""
+"""Opens a database (SQLite with commits flushed to disk, or PostgreSQL), migrates it, and begins its transactions.
+
+Also: a thread that writes what others queue, and the time before which lines are old enough to be removed.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import queue
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +23,8 @@ from sqlalchemy.engine import URL, make_url
 
 from whatelse.errors import WhatelseError
 
+log = logging.getLogger("whatelse.store")
+LIMIT = 14  # days of a hole that count; a quarter of the days to keep, if that is less
 _LOCK = 7237001  # PostgreSQL advisory lock: one server migrates, the others wait
 
 POOL: dict[str, Any] = {"pool_size": 10, "pool_timeout": 5, "hide_parameters": True}  # errors quote no row
@@ -135,3 +144,48 @@ def migrate(engine: sa.Engine) -> None:
                 f"the database was made by another version of whatelse ({type(error).__name__}); "
                 "serve it with that version or a newer one"
             ) from None
+
+
+class QueueWriter:
+    """Starts the thread that runs `_write`, which ends when it takes None from the queue. Threads may share it."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._closed = False
+        self._writer = threading.Thread(target=self._write, name=name, daemon=True)
+        self._writer.start()
+
+    def _write(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what is waiting, and stop."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._writer.join()
+
+
+def cutoff(connection: sa.Connection, at: sa.Column[Any], days: float, now: datetime) -> datetime:
+    """The time `days` before `now`, not counting long holes among the times `at`. Cost: the table is read once.
+
+    What is removed never comes back, so a clock that jumps a year must not remove a year. A jump leaves a hole: days in
+    which nothing was written. Only the first LIMIT days of a hole count. After a real pause lines stay for longer.
+    """
+    found = connection.execute(sa.select(sa.func.date(at)).distinct()).scalars()
+    written = sorted({date.fromisoformat(str(day)) for day in found}, reverse=True)
+    before, later, limit = now - timedelta(days=days), now.date(), max(1.0, min(LIMIT, days / 4))
+    for day in written:
+        if later <= before.date():  # older holes change nothing
+            break
+        if day > later:  # written while the clock was ahead
+            continue
+        hole = (later - day).days
+        if hole > limit:
+            before -= timedelta(days=hole - limit)
+            log.warning(
+                "%s: nothing was written for %d days until %s. If the clock has jumped, set it right; if there was a "
+                "pause, nothing need be done. What is older is kept that much longer", at.table.name, hole, later,
+            )  # fmt: skip
+        later = day
+    return before

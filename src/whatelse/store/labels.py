@@ -64,8 +64,8 @@ def to_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         line = io.StringIO()
         inert = {name: escape_formula(row[name]) for name in ("visit", "condition", "actor", "model")}
         shown = {**row, **inert, "at": row["at"].isoformat()}
-        # a control character outside quotes, CR above all, begins a row in some readers
-        plain = all(text.isprintable() for text in inert.values())
+        # outside quotes a control character begins a row in some readers, and a semicolon a cell in others
+        plain = all(text.isprintable() and ";" not in text for text in inert.values())
         writer = csv.writer(line, lineterminator="\n", quoting=csv.QUOTE_MINIMAL if plain else csv.QUOTE_ALL)
         writer.writerow(shown[name] for name in SCHEMA.names)
         yield line.getvalue()

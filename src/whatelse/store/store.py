@@ -25,7 +25,7 @@ from whatelse.errors import WhatelseError
 from whatelse.store import chain, schema
 from whatelse.store.access import Access
 from whatelse.store.audit import Event
-from whatelse.store.engine import StoreError, open_engine, reading, writing
+from whatelse.store.engine import QueueWriter, StoreError, open_engine, reading, writing
 from whatelse.store.history import (
     Decision,
     Entry,
@@ -38,7 +38,6 @@ from whatelse.store.history import (
     same_request,
     state_of,
 )
-from whatelse.store.queue_writer import QueueWriter
 
 log = logging.getLogger("whatelse.store")
 BATCH = 256  # decisions in one commit, at most

@@ -6,6 +6,7 @@ in a thread, because what it finds stays in memory.
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import threading
 import time
@@ -60,10 +61,8 @@ class Job:
     def _run(self) -> None:
         try:
             self._work(self._tell)
-        except WhatelseError as problem:
-            self._problem = str(problem)
-        except Exception as error:  # whatever it says may quote a record
-            self._problem = f"it failed ({type(error).__name__}); the command line says more"
+        except Exception as error:
+            self._problem = problem_of(error)
         finally:
             self._ended = time.monotonic()
 
@@ -111,7 +110,14 @@ def learn_apart(tell: Connection, root: Path, model: Path, visits: tuple[Path, .
         records = list(records_of(folder.open(), list(visits) or None))
         learn_in(folder, model, records, progress=lambda *now: tell.send(("progress", now)))
         tell.send(("ended", ""))
-    except WhatelseError as problem:
-        tell.send(("ended", str(problem)))
-    except Exception as error:  # whatever it says may quote a record
-        tell.send(("ended", f"it failed ({type(error).__name__}); the command line says more"))
+    except Exception as error:
+        tell.send(("ended", problem_of(error)))
+
+
+def problem_of(error: Exception) -> str:
+    """Why a job failed. Messages that are not our own are left out: they may quote a record."""
+    if isinstance(error, WhatelseError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk of the server is full; nothing was changed"
+    return f"it failed ({type(error).__name__}); the command line says more"

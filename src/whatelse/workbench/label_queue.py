@@ -1,17 +1,119 @@
-"""The label queue of a workbench: which visits wait, what is said of one, and the model's opinion beside it."""
+"""The label queue: the sheet that 'whatelse anchors label-next' writes, filled in one visit after another.
+
+The queue is the order of the sheet. A visit is done once any cell of its row is filled in, or once somebody has looked
+at it and could tell nothing. Taking back the last one empties the row of the last visit that is done. Every change
+writes the whole file, as a spreadsheet would.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+import io
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from whatelse.cohort import Cohort
 from whatelse.errors import InputError
+from whatelse.io.files import write_whole
 from whatelse.learning.learners import Progress
-from whatelse.lifecycle.label_next import guess_probabilities
+from whatelse.lifecycle.label_next import guess_probabilities, label_next
+from whatelse.lifecycle.label_sheets import RECORD, write_sheet
 from whatelse.tagger import Tagger
+from whatelse.types import Floats
 from whatelse.visits import Visit
-from whatelse.workbench.sheet import Sheet, open_sheet
 from whatelse.workbench.workbench import Workbench
+
+COUNT = 200
+LOOKED = RECORD + "looked at"  # column: somebody could tell nothing of the visit
+
+
+@dataclass
+class Sheet:
+    """The rows of a sheet in order, each a cell by column."""
+
+    path: Path
+    columns: list[str]
+    rows: list[dict[str, str]]
+
+    @classmethod
+    def read(cls, path: Path) -> Sheet:
+        """InputError if it is no sheet with a line a visit."""
+        try:
+            table = csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline=""))
+            rows = [{name: cell or "" for name, cell in row.items() if name is not None} for row in table]
+        except (UnicodeDecodeError, csv.Error):
+            raise InputError("is not a CSV file in UTF-8", file=path) from None
+        columns = list(table.fieldnames or ())
+        if "visit" not in columns or "weight" not in columns:
+            raise InputError(
+                "is not a sheet of 'whatelse anchors label-next', which has columns 'visit' and 'weight': keep other "
+                "labels in a file of their own",
+                file=path,
+            )
+        return cls(path, columns, rows)
+
+    def write(self) -> None:
+        out = io.StringIO()
+        table = csv.DictWriter(out, self.columns, restval="")
+        table.writeheader()
+        table.writerows(self.rows)
+        write_whole(self.path, out.getvalue().encode("utf-8-sig"))
+
+    def waiting(self, conditions: Iterable[str]) -> list[str]:
+        """The visits that nothing is said of yet, in order."""
+        names = {*conditions, LOOKED}
+        return [row["visit"] for row in self.rows if not any(row.get(name, "").strip() for name in names)]
+
+    def said(self, visit: str, conditions: Iterable[str]) -> dict[str, str]:
+        """What is said of a visit: "1", "0" or "" by condition."""
+        row = self._row(visit)
+        return {name: row.get(name, "").strip() for name in conditions}
+
+    def fill(self, visit: str, labels: Mapping[str, bool | None]) -> None:
+        """Write what was said of a visit: 1, 0, or empty where nobody can tell. A new condition gets a new column."""
+        row = self._row(visit)
+        cells = {name: "" if label is None else str(int(label)) for name, label in labels.items()}
+        if LOOKED in self.columns or not any(cells.values()):
+            cells[LOOKED] = "" if any(cells.values()) else "yes"
+        self.columns += [name for name in cells if name not in self.columns]
+        row.update(cells)
+        self.write()
+
+    def take_back(self, conditions: Iterable[str]) -> str | None:
+        """Empty the row of the last visit that is done; its id, or None if none is."""
+        names = [*conditions, LOOKED]
+        waiting = set(self.waiting(names))
+        for row in reversed(self.rows):
+            if row["visit"] not in waiting:
+                row.update({name: "" for name in names if name in row})
+                self.write()
+                return row["visit"]
+        return None
+
+    def _row(self, visit: str) -> dict[str, str]:
+        for row in self.rows:
+            if row["visit"] == visit:
+                return row
+        raise InputError("has no such visit", file=self.path)
+
+
+def open_sheet(path: Path, cohort: Cohort, probability: Floats, more: int = 0, seed: int = 0) -> Sheet:
+    """The sheet, made if it is not there; with `more`, so many visits are added at its end.
+
+    probability  (N, m) steers which visits are chosen (`label_next`); the weights in the sheet undo the steering
+    """
+    if not path.exists():
+        write_sheet(path, cohort, label_next(cohort.A, probability, min(COUNT, len(cohort)), seed=seed))
+    sheet = Sheet.read(path)
+    if more:
+        row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
+        done = [row_of[row["visit"]] for row in sheet.rows if row["visit"] in row_of]
+        chosen = label_next(cohort.A, probability, min(more, len(cohort) - len(done)), seed=seed, done=done)
+        for at, chance, weight in zip(chosen.rows, chosen.chance, chosen.weights, strict=True):
+            sheet.rows.append({"visit": str(cohort.ids[at]), "chance": f"{chance:.6g}", "weight": f"{weight:.6g}"})
+        sheet.write()
+    return sheet
 
 
 @dataclass(frozen=True)
@@ -42,7 +144,7 @@ class Queue:
         waits = sheet.waiting(names)
         return Waiting(tuple(v for v in waits if v in self._by_id), len(sheet.rows) - len(waits))
 
-    def choose(self, tagger: Tagger, progress: Progress, more: int = 0) -> None:
+    def choose(self, tagger: Tagger, more: int, progress: Progress) -> None:
         """Choose visits to label: 'whatelse anchors label-next'. The model steers if it has the cohort's findings."""
         cohort = self._bench.cohort
         progress("choosing visits to label", 0, 1)

@@ -1,4 +1,4 @@
-"""Bench: a workbench that is open: every action of its page, on the files that commands and people edit too."""
+"""Workbench: a folder that is open, and every action of its page, on the files that commands and people edit too."""
 
 from __future__ import annotations
 
@@ -12,16 +12,7 @@ import numpy as np
 
 from whatelse.annotators import Anchor, AnchorSet
 from whatelse.annotators.anchor_uses import Excerpt
-from whatelse.annotators.discovery.edit import (
-    add_phrase,
-    allow_phrase,
-    change_phrase,
-    new_condition,
-    owner_of,
-    phrases_of,
-    refuse_phrase,
-    take_out,
-)
+from whatelse.annotators.discovery.edit import add_phrase, owner_of, phrases_of, take_out
 from whatelse.annotators.discovery.meanings import plain_words
 from whatelse.annotators.discovery.suggest import Suggestion
 from whatelse.annotators.discovery.trial import Worth, as_anchor, with_judgements
@@ -33,12 +24,10 @@ from whatelse.learning.learners import Progress
 from whatelse.learning.prior import Prior, prior_of
 from whatelse.lifecycle.rebuild import records_of
 from whatelse.lifecycle.refit import beside, roll_back
-from whatelse.workbench.beside_knowledge import BesideKnowledge, beside_knowledge
 from whatelse.workbench.candidate_search import CandidateSearch, search_candidates
-from whatelse.workbench.folder import BenchFolder
+from whatelse.workbench.folder import BenchFolder, judge_visit, read_judged
 from whatelse.workbench.jobs import Apart, Job, Status
-from whatelse.workbench.judgements import judge_visit, read_judged
-from whatelse.workbench.overview import ConditionRow, lesson_of, overview
+from whatelse.workbench.overview import BesideKnowledge, ConditionRow, beside_knowledge, lesson_of, overview
 from whatelse.workbench.records import Records
 from whatelse.workbench.training import drop, promote
 
@@ -57,12 +46,26 @@ class AnchorLine:
 
 
 @dataclass(frozen=True)
+class Judged(Suggestion):
+    """A suggested phrase with the visits that were judged, and those of them that have the condition."""
+
+    judged: int = 0
+    yes: int = 0
+
+
+@dataclass(frozen=True)
+class JudgedExcerpt(Excerpt):
+    """An excerpt, and whether the visit has the condition: None if nobody said."""
+
+    said: bool | None = None
+
+
+@dataclass(frozen=True)
 class Look:
-    """A phrase looked at: what it would be worth, excerpts of visits that have it, and what was said of each."""
+    """A phrase looked at: what it would be worth, excerpts of visits that have it, the condition that has it now."""
 
     worth: Worth
-    excerpts: tuple[Excerpt, ...]
-    said: tuple[bool | None, ...]
+    excerpts: tuple[JudgedExcerpt, ...]
     owner: str | None
 
 
@@ -157,7 +160,7 @@ class Workbench:
             lines.append(AnchorLine(phrase, key, system, self._count(anchor), others[0] if others else None))
         return lines
 
-    def suggestions(self, condition: str) -> list[Suggestion]:
+    def suggestions(self, condition: str) -> list[Judged]:
         """The ten best that are neither refused nor anchors by now; none before they were looked for."""
         if self.hunted is None:
             return []
@@ -165,7 +168,11 @@ class Workbench:
         taken = _values(self.folder.anchors())
         found = self.hunted.found.get(condition, [])
         new = [s for s in found if plain_words(s.phrase) not in no and s.phrase.lower() not in taken]
-        return [s for s in new if len(s.phrase.strip()) > 1][:SHOWN]
+        judged, out = read_judged(self.folder.judged), []
+        for s in [s for s in new if len(s.phrase.strip()) > 1][:SHOWN]:
+            said = judged.get((condition, s.phrase, s.key, s.system or ""), {})
+            out.append(Judged(**vars(s), judged=len(said), yes=sum(said.values())))
+        return out
 
     def beside_knowledge(self, condition: str) -> BesideKnowledge | None:
         """What the knowledge base and the records say about a condition; None before the cohort has it."""
@@ -174,10 +181,6 @@ class Workbench:
         if self._prior is None or self._prior[0] is not self.cohort:
             self._prior = self.cohort, prior_of(self.cohort.vocabulary, load_knowledge())
         return beside_knowledge(self.cohort, self._prior[1], condition)
-
-    def add_condition(self, name: str, phrase: str, title: str | None = None) -> None:
-        """Start a condition; 'whatelse anchors edit --new'."""
-        new_condition(self.folder.conditions, name, phrase, title)
 
     # ---- phrases
 
@@ -208,10 +211,10 @@ class Workbench:
         )
         chosen = np.random.default_rng(0).permutation(rows)[:SHOWN].tolist()
         found = self.records.excerpts(anchor, rules, chosen, lexicon)
-        excerpts = tuple(found[row] for row in chosen if row in found)
         judged = read_judged(self.folder.judged).get((condition, phrase, key, system or ""), {})
-        worth = with_judgements(worth, judged.values())
-        return Look(worth, excerpts, tuple(judged.get(e.visit) for e in excerpts), owner)
+        shown = (found[row] for row in chosen if row in found)
+        excerpts = tuple(JudgedExcerpt(**vars(e), said=judged.get(e.visit)) for e in shown)
+        return Look(with_judgements(worth, judged.values()), excerpts, owner)
 
     def judge(
         self, condition: str, phrase: str, key: str, system: str | None, visit: str, label: bool | None
@@ -232,22 +235,6 @@ class Workbench:
                 if " ".join(value.split()).lower() == mine and its_system == system:
                     take_out(self.folder.conditions, owner, value, its_key, its_system)
         add_phrase(self.folder.conditions, condition, phrase, key, system)
-
-    def take_out(self, condition: str, phrase: str, key: str = "notes", system: str | None = None) -> None:
-        """Take an anchor out of a condition."""
-        take_out(self.folder.conditions, condition, phrase, key, system)
-
-    def change(self, condition: str, phrase: str, new: str, key: str = "notes") -> None:
-        """Write an anchor in another way."""
-        change_phrase(self.folder.conditions, condition, phrase, new, key)
-
-    def refuse(self, condition: str, phrase: str) -> None:
-        """Never suggest a phrase for a condition again."""
-        refuse_phrase(self.folder.refused, condition, phrase)
-
-    def allow(self, condition: str, phrase: str) -> None:
-        """Take a refusal back."""
-        allow_phrase(self.folder.refused, condition, phrase)
 
     def _count(self, anchor: Anchor) -> int:
         if anchor not in self._fires:

@@ -173,8 +173,8 @@ def test_the_worklist_shows_what_others_decide_while_it_is_open(page: Page, open
 def test_three_parts_and_what_is_known(page: Page, opened: Service, url: str) -> None:
     ready(page, address(opened, url, SEPTIC))
     headings = [text.casefold().strip("⚠ ") for text in page.locator(".panel h3").all_inner_texts() if text]
-    order = ["known: in the record or decided", "likely", "must not be missed", "worth asking or doing next"]
-    assert headings == [heading for heading in order if heading in headings] and order[1] in headings
+    order = ["likely", "must not be missed", "worth asking or doing next", "known: in the record or decided"]
+    assert headings == [heading for heading in order if heading in headings] and order[0] in headings
     assert "sepsis" in cards(page) and len(cards(page)) <= 4
     expect(card(page, "sepsis")).to_contain_text("times the usual")
     expect(card(page, "sepsis")).to_contain_text("Raised by: ")

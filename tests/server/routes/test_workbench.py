@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import re
 import shutil
@@ -21,14 +22,16 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from tests.support import axe
 from tests.support.bench_department import CONDITIONS, new_bench, visits_file
 from tests.support.serving import SCRIPT, client, live, wait_until
+from whatelse.errors import InputError
 from whatelse.server import Service, Settings
-from whatelse.server.routes.workbench import queue, schemas
 from whatelse.server.security import connections
 from whatelse.server.service import load_model, without_folders
 from whatelse.server.settings import SettingsError
 from whatelse.sources import read_visits
 from whatelse.store import Store, audit
 from whatelse.tagger import Tagger
+from whatelse.workbench import label_queue
+from whatelse.workbench.workbench import Workbench
 
 pytestmark = pytest.mark.slow  # a browser
 
@@ -394,8 +397,8 @@ def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path, monkeypatch: p
         left.append(group)
 
     monkeypatch.setattr(connections.ConnectionLimiter, "leave", leaving)
-    large = schemas.Queue(waiting=["a" * 26] * 250_000, done=0)  # 7 MB: more than a kernel takes
-    monkeypatch.setattr(queue, "_queue", lambda desk: large)
+    large = label_queue.Waiting(("a",) * 250_000, 0)  # 7 MB of keys: more than a kernel takes
+    monkeypatch.setattr(label_queue.Queue, "waiting", lambda _: large)
     with workbench(tmp_path, client_seconds=1.0) as opened, live(opened) as url:
         raws = [socket.socket() for _ in range(6)]
         for raw in raws:
@@ -460,11 +463,6 @@ def test_without_a_folder_there_is_no_workbench(tmp_path: Path) -> None:
 
 
 def test_errors_name_no_folder_and_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import errno
-
-    from whatelse.errors import InputError
-    from whatelse.workbench.workbench import Workbench
-
     assert without_folders("/srv/secret/place/a.yaml: bad; see https://x.org/a/b and /tmp/q/c.csv") == (
         "a.yaml: bad; see https://x.org/a/b and c.csv"
     )
@@ -481,3 +479,32 @@ def test_errors_name_no_folder_and_a_full_disk_is_said(tmp_path: Path, monkeypat
             answer = http.get("/api/workbench/conditions")
             assert answer.status_code == status and says in answer.json()["detail"], answer.text
             assert str(tmp_path) not in answer.text and "Errno" not in answer.text
+
+
+def test_a_job_that_fails_names_no_folder_and_says_that_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my secret place"
+    folder.mkdir()
+    failing: list[Exception] = []
+
+    def learn(bench: Workbench) -> None:
+        def work(_: object) -> None:
+            raise failing[-1]
+
+        bench.start("learn", work)
+
+    monkeypatch.setattr(Workbench, "start_learning", learn)
+    with workbench(folder) as opened, client(opened) as http:
+        root = folder_of(opened)
+        wait_until(lambda: not http.get(f"{API}/state").json()["job"]["running"])
+        for error, says in (
+            (InputError("cannot be used", file=root / "labels.csv"), "labels.csv: cannot be used"),
+            (OSError(errno.ENOSPC, "No space left on device", str(root / "x")), "is full"),
+            (ValueError("a record"), "it failed (ValueError)"),
+        ):
+            failing.append(error)
+            assert http.post(f"{API}/learn", json={}).status_code == 200
+            wait_until(lambda: not http.get(f"{API}/state").json()["job"]["running"])
+            told = http.get(f"{API}/state").json()["job"]["problem"]
+            assert says in told and "secret" not in told and "Errno" not in told and "a record" not in told

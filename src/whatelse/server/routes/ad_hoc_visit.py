@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import HTTPException
 
 from whatelse.errors import QueryError
+from whatelse.reading import Reading
 from whatelse.server import answers, reasons, schemas
 from whatelse.server.policies import policy
 from whatelse.server.record import as_read
@@ -12,80 +13,57 @@ from whatelse.server.routing import Here, Router
 from whatelse.server.security.limits import too_much_text
 from whatelse.server.service import Service
 from whatelse.store import State
-from whatelse.tagger import Tagger
-from whatelse.visits import Known
 
 router = Router(prefix="/api", tags=["typed visits"])
 
 
 @router.post("/suggest")
 @policy("viewer")
-async def suggest(service: Here, asked: schemas.AskedVisit, full: bool = True) -> schemas.TypedView:
+def suggest(service: Here, asked: schemas.AskedVisit, full: bool = True) -> schemas.TypedView:
     """Suggestions for a posted visit; with `full`, also marks and questions."""
-    tagger = service.tagger
-    state = _state(tagger, asked)
-    await _readable(service, asked.visit)
-
-    def work() -> schemas.TypedView:
-        visit = answers.typed(asked.visit)
-        reading = answers.read(tagger, visit)
-        view, read = answers.view(reading, state), as_read(tagger, visit)
+    reading, state = _read(service, asked)
+    try:
+        view, read = answers.view(reading, state), as_read(reading.tagger, reading.visit)
         if not full:
             return schemas.TypedView(**dict(view), read=read, marks=[], explains={}, questions=[], tests=[])
         found, asking = reasons.marks(reading, state), answers.questions(reading, state)
-        return schemas.TypedView(
-            **dict(view),
-            read=read,
-            marks=found.marks,
-            explains=found.explains,
-            questions=asking,
-            tests=answers.tests(view),
-        )
-
-    try:
-        return await service.run(work)
     except QueryError as refused:
         raise HTTPException(422, str(refused)) from None
+    tests = answers.tests(view)
+    return schemas.TypedView(
+        **dict(view), read=read, questions=asking, tests=tests, marks=found.marks, explains=found.explains
+    )
 
 
 @router.post("/why")
 @policy("viewer")
-async def why(service: Here, asked: schemas.AskedWhy) -> schemas.Why:
+def why(service: Here, asked: schemas.AskedWhy) -> schemas.Why:
     """The findings for and against one condition of a posted visit."""
-    tagger = service.tagger
-    state = _state(tagger, asked)
-    if asked.condition not in tagger.conditions_:
+    if asked.condition not in service.tagger.conditions_:
         raise HTTPException(404, "that is not a condition of this model; /api/model lists them")
-    await _readable(service, asked.visit)
+    reading, state = _read(service, asked)
     try:
-        return await service.run(lambda: reasons.why(tagger.read(answers.typed(asked.visit)), state, asked.condition))
+        return reasons.why(reading, state, asked.condition)
     except QueryError as refused:
         raise HTTPException(422, str(refused)) from None
 
 
 @router.post("/moved")
 @policy("viewer")
-async def moved(service: Here, asked: schemas.AskedMove) -> schemas.Moved:
+def moved(service: Here, asked: schemas.AskedMove) -> schemas.Moved:
     """What the last decision about a posted visit moved most, and because of what."""
-    tagger, was = service.tagger, asked.before
-    state = _state(tagger, asked)
-    await _readable(service, asked.visit)
-    before = Known(tuple(was.confirmed), tuple(was.rejected), tuple(was.present), tuple(was.absent))
-    return await service.run(lambda: reasons.moved(answers.read(tagger, answers.typed(asked.visit)), before, state))
+    reading, state = _read(service, asked)
+    return reasons.moved(reading, asked.before.known(), state)
 
 
-def _state(tagger: Tagger, asked: schemas.AskedVisit) -> State:
-    """What was given, if this model knows all of it and none of it both ways."""
-    given = State(tuple(asked.confirmed), tuple(asked.rejected), tuple(asked.present), tuple(asked.absent))
-    if tagger.settle(given) != Known(given.confirmed, given.rejected, given.present, given.absent):
+def _read(service: Service, asked: schemas.AskedVisit) -> tuple[Reading, State]:
+    """A posted visit, read, and what is known of it; 404, 413 or 422 for what cannot be answered."""
+    tagger, known, visit, limits = service.tagger, asked.known(), asked.visit, service.settings
+    if tagger.settle(known) != known:
         raise HTTPException(404, "a condition or finding is not of this model; /api/model lists the conditions")
-    if {*given.confirmed} & {*given.rejected} or {*given.present} & {*given.absent}:
+    if {*known.confirmed} & {*known.rejected} or {*known.present} & {*known.absent}:
         raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")
-    return given
-
-
-async def _readable(service: Service, visit: schemas.TypedVisit) -> None:
-    """Refuse with 413 a visit whose notes would keep everybody waiting."""
-    notes, limits = (visit.chief_complaint, visit.triage_note, visit.md_comments), service.settings
-    if why := await service.run(too_much_text, notes, limits.max_characters, limits.max_words):
-        raise HTTPException(413, why)
+    notes = (visit.chief_complaint, visit.triage_note, visit.md_comments)
+    if problem := too_much_text(notes, limits.max_characters, limits.max_words):
+        raise HTTPException(413, problem)
+    return answers.read(tagger, answers.typed(visit)), State(**vars(known))

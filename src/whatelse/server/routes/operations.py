@@ -24,19 +24,14 @@ from whatelse.store.labels import labels, to_csv, to_parquet
 router = Router()
 MAX_EXPORTS = 2  # at once
 ROWS = 500  # of an export sent at a time
-PROMPT = 0.02  # seconds within which readiness is answered, whatever the database does
+PROMPT = 1.0  # seconds within which readiness is answered, whatever the database does
 FRESH = 1.0  # seconds for which a commit that succeeded is enough
-STALE = 5.0  # seconds after which a database that has not answered counts as away
 
 
 @router.get("/api/model", tags=["model"])
 @policy("viewer", when_launched=True)
-async def model(service: Here) -> schemas.Model:
+def model(service: Here) -> schemas.Model:
     """The conditions that the model was taught: it suggests nothing else."""
-    return _model(service)
-
-
-def _model(service: Service) -> schemas.Model:
     known = service.tagger.vocabulary_.anchors.conditions
     conditions = [schemas.Condition(name=c.name, title=c.title, kind=c.kind) for c in known]
     return schemas.Model(model=service.tagger.digest_, caveat=service.tagger.caveat_, conditions=conditions)
@@ -49,8 +44,9 @@ async def reload_model(service: Here) -> schemas.Model:
     try:
         await service.pools.slow.run(service.reload)
     except WhatelseError as refused:
-        raise HTTPException(422, f"the old model goes on serving: {without_folders(str(refused))}") from None
-    return _model(service)
+        said = without_folders(str(refused), service.settings.model.parent)
+        raise HTTPException(422, f"the old model goes on serving: {said}") from None
+    return model(service)
 
 
 EXPORTED: dict[int | str, dict[str, Any]] = {
@@ -122,7 +118,9 @@ async def sign_in(request: Request, response: Response, service: Here, given: sc
     settings, gate = service.settings, gate_of(request)
     if settings.auth == "none":
         raise HTTPException(404, "nobody has to sign in here")
-    person = request.state.person = await gate.signing_in(given.token, address_of(request))
+    person = request.state.person = await gate.bearer(given.token, address_of(request))
+    if person is None:
+        raise HTTPException(401, "that token is not known here, or no longer good")
     text, session = await service.pools.changes.run(service.store.access.open_session, person, settings.session_hours)
     response.set_cookie(COOKIE, text, max_age=int(settings.session_hours * 3600), **settings.cookie)
     return _session(service, session)
@@ -174,7 +172,7 @@ NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": dict[str, str]}}
 @router.get("/readyz", tags=["running"], response_model=dict[str, str], responses=NOT_READY)
 @policy(ANYONE, lane=Lane.HEALTH)
 async def ready(request: Request, service: Here) -> Response:
-    """The model is loaded and the database takes what is written; else 503. Answers at once, by what is known."""
+    """The model is loaded and the database takes what is written; else 503."""
     pulse: Pulse = getattr(request.app.state, "pulse", None) or Pulse(service)
     request.app.state.pulse = pulse
     fine = service.ready and await pulse.beats()
@@ -182,28 +180,20 @@ async def ready(request: Request, service: Here) -> Response:
 
 
 class Pulse:
-    """Whether the database took a commit lately: anybody's, or one made to find out. Under load there are many."""
+    """Whether the database takes commits: somebody's was lately, or one is made to find out. One at a time is tried."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self._store = service.store
         self._trying: asyncio.Future[None] | None = None
-        self._fine, self._at = False, 0.0
 
     async def beats(self) -> bool:
-        """The outcome of the last commit if it is fresh, of one made now if it comes promptly, else of an older one."""
-        if time.monotonic() - self._service.store.committed < FRESH:
-            self._fine, self._at = True, time.monotonic()
+        """Waits for PROMPT seconds at most."""
+        if time.monotonic() - self._store.committed < FRESH:
             return True
-        if self._trying is None and (self._at == 0 or time.monotonic() - self._at > FRESH):
-            self._trying = asyncio.wrap_future(self._service.store.pulse())
-            self._trying.add_done_callback(self._tried)
-        if self._trying is not None:
-            await asyncio.wait([self._trying], timeout=PROMPT if self._at > 0 else 1.0)  # nothing is known at first
-        return self._fine and time.monotonic() - self._at < STALE
-
-    def _tried(self, done: asyncio.Future[None]) -> None:
-        self._trying = None
-        self._fine, self._at = not done.cancelled() and done.exception() is None, time.monotonic()
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.wrap_future(self._store.pulse())
+        await asyncio.wait([self._trying], timeout=PROMPT)
+        return self._trying.done() and self._trying.exception() is None
 
 
 @router.get("/metrics", tags=["running"], response_class=PlainTextResponse)

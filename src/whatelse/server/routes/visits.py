@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import HTTPException, Request, Response
 
+from whatelse.reading import Reading
 from whatelse.server import answers, reasons, schemas
 from whatelse.server.policies import READ, policy
 from whatelse.server.record import as_read, record
@@ -15,7 +16,7 @@ from whatelse.server.routing import Here, Router, Somebody
 from whatelse.server.service import Service
 from whatelse.store import Conflict, Decision, Entry, Reused, State, StoreError
 from whatelse.tagger import Tagger
-from whatelse.visits import Known, Visit
+from whatelse.visits import Visit
 
 router = Router(prefix="/api", tags=["visits"])
 TOP = 3  # suggestions in a row of the worklist
@@ -26,6 +27,12 @@ def _visit(service: Service, key: str) -> Visit:
     if visit is None:
         raise HTTPException(404, "there is no such visit in this worklist")
     return visit
+
+
+def _read(service: Service, key: str) -> tuple[Reading, State]:
+    """A visit, read, and what is decided about it."""
+    visit = _visit(service, key)
+    return service.answers.reading(service.tagger, visit), service.store.state(visit.id)
 
 
 def _condition(tagger: Tagger, name: str) -> str:
@@ -39,20 +46,16 @@ def _condition(tagger: Tagger, name: str) -> str:
 
 @router.get("/visits")
 @policy("viewer", audit="worklist read")
-async def list_visits(service: Here, offset: int = 0, limit: int = 50) -> schemas.Rows:
+def list_visits(service: Here, offset: int = 0, limit: int = 50) -> schemas.Rows:
     """Visits in the order of their file."""
     wanted = schemas.Search(offset=min(max(0, offset), 2**31 - 1), limit=min(max(1, limit), 200))
-    return await service.run(_rows, service, wanted)
+    return search_visits(service, wanted)
 
 
 @router.post("/visits/search")
 @policy("viewer", audit="worklist read")
-async def search_visits(service: Here, wanted: schemas.Search) -> schemas.Rows:
+def search_visits(service: Here, wanted: schemas.Search) -> schemas.Rows:
     """Visits by words, condition and whether somebody decided on them."""
-    return await service.run(_rows, service, wanted)
-
-
-def _rows(service: Service, wanted: schemas.Search) -> schemas.Rows:
     tagger, worklist = service.tagger, service.worklist
     if wanted.condition is not None:
         _condition(tagger, wanted.condition)
@@ -108,24 +111,20 @@ def _row(service: Service, tagger: Tagger, i: int, state: State | None) -> schem
 
 @router.get("/visits/{key}", response_model=schemas.VisitView)
 @policy("viewer", audit=READ)
-async def read_visit(service: Here, key: str) -> Response:
+def read_visit(service: Here, key: str) -> Response:
     """The record, what is decided, and the suggestions."""
-    visit, tagger = _visit(service, key), service.tagger
-
-    def work() -> bytes:
-        """A VisitView is a View with three entries more: they are put in front of what was made already."""
-        view = _current(service, visit)
-        more = record(visit).model_dump_json(), as_read(tagger, visit).model_dump_json()
-        return b'{"key":"%b","record":%b,"read":%b,%b' % (key.encode(), *(part.encode() for part in more), view[1:])
-
-    return _reply(await service.run(work))
+    visit = _visit(service, key)
+    view, parts = _current(service, visit), (record(visit), as_read(service.tagger, visit))
+    more = (part.model_dump_json().encode() for part in parts)
+    # a VisitView is a View with three entries more: they are put in front of what was made already
+    return _reply(b'{"key":"%b","record":%b,"read":%b,%b' % (key.encode(), *more, view[1:]))
 
 
 @router.get("/visits/{key}/suggestions", response_model=schemas.View)
 @policy("viewer", audit=READ)
-async def suggestions(service: Here, key: str) -> Response:
+def suggestions(service: Here, key: str) -> Response:
     """What is decided, and the suggestions."""
-    return _reply(await service.run(_current, service, _visit(service, key)))
+    return _reply(_current(service, _visit(service, key)))
 
 
 def _reply(answer: str | bytes, status: int = 200) -> Response:
@@ -141,66 +140,47 @@ def _current(service: Service, visit: Visit) -> bytes:
 
 
 @router.get("/visits/{key}/findings")
-@policy("viewer", audit=READ)
-async def findings(service: Here, key: str) -> schemas.Reading:
+@policy("viewer", audit=READ, aside=True)
+def findings(service: Here, key: str) -> schemas.Reading:
     """The findings that matter and where they are in the record."""
-    visit = _visit(service, key)
-
-    def work() -> schemas.Reading:
-        return reasons.marks(service.answers.reading(service.tagger, visit), service.store.state(visit.id))
-
-    return await service.run_aside(work)
+    return reasons.marks(*_read(service, key))
 
 
 @router.get("/visits/{key}/why")
-@policy("viewer", audit=READ)
-async def why(service: Here, key: str, condition: str) -> schemas.Why:
+@policy("viewer", audit=READ, aside=True)
+def why(service: Here, key: str, condition: str) -> schemas.Why:
     """The findings for and against one condition."""
-    visit, tagger = _visit(service, key), service.tagger
-    name = _condition(tagger, condition)
-
-    def work() -> schemas.Why:
-        return reasons.why(service.answers.reading(tagger, visit), service.store.state(visit.id), name)
-
-    return await service.run_aside(work)
+    reading, state = _read(service, key)
+    return reasons.why(reading, state, _condition(reading.tagger, condition))
 
 
 @router.get("/visits/{key}/questions")
-@policy("viewer", audit=READ)
-async def questions(service: Here, key: str, about: str | None = None) -> schemas.Questions:
+@policy("viewer", audit=READ, aside=True)
+def questions(service: Here, key: str, about: str | None = None) -> schemas.Questions:
     """The findings to ask about next, over all open conditions or about one."""
-    visit, tagger = _visit(service, key), service.tagger
-    name = _condition(tagger, about) if about is not None else None
-
-    def work() -> schemas.Questions:
-        state = service.store.state(visit.id)
-        reading = service.answers.reading(tagger, visit)
-        kept = service.answers.questions
-        asked = kept(tagger, visit, state) if name is None else answers.questions(reading, state, name)
-        tests = answers.tests(answers.view(reading, state))
-        return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked, tests=tests)
-
-    return await service.run_aside(work)
+    reading, state = _read(service, key)
+    tagger = reading.tagger
+    if about is None:
+        asked = service.answers.questions(tagger, reading.visit, state)
+    else:
+        asked = answers.questions(reading, state, _condition(tagger, about))
+    tests = answers.tests(answers.view(reading, state))
+    return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked, tests=tests)
 
 
 @router.post("/visits/{key}/moved")
-@policy("viewer", audit=READ)
-async def moved(service: Here, key: str, before: schemas.KnownOf) -> schemas.Moved:
+@policy("viewer", audit=READ, aside=True)
+def moved(service: Here, key: str, before: schemas.KnownOf) -> schemas.Moved:
     """What the decisions since `before` moved most, and because of what."""
-    visit, tagger = _visit(service, key), service.tagger
-
-    def work() -> schemas.Moved:
-        was = Known(before.confirmed, before.rejected, before.present, before.absent)  # type: ignore[arg-type]
-        return reasons.moved(service.answers.reading(tagger, visit), was, service.store.state(visit.id))
-
-    return await service.run_aside(work)
+    reading, state = _read(service, key)
+    return reasons.moved(reading, before.known(), state)
 
 
 @router.get("/visits/{key}/history")
 @policy("viewer", audit=READ)
-async def history(service: Here, key: str) -> schemas.History:
+def history(service: Here, key: str) -> schemas.History:
     """Who decided what, when, on which model, and what they were shown."""
-    lines = await service.run(service.store.history, _visit(service, key).id)
+    lines = service.store.history(_visit(service, key).id)
     out = [schemas.Line(**{name: getattr(line, name) for name in schemas.Line.model_fields}) for line in lines]
     return schemas.History(model=service.tagger.digest_, lines=out)
 

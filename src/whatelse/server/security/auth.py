@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import time
 from collections.abc import Awaitable, Callable
 
-from cachetools import LRUCache
+from cachetools import TTLCache
 from fastapi import HTTPException, Request
 
 from whatelse.server.policies import POLICY, Policy
@@ -33,7 +32,7 @@ class Gate:
         settings = service.settings
         self._service = service
         self._oidc = Oidc(settings) if settings.auth == "oidc" else None
-        self._people: LRUCache[bytes, tuple[float, Person]] = LRUCache(10_000)
+        self._people: TTLCache[bytes, Person] = TTLCache(10_000, REMEMBERED)
         self._requests = Buckets(settings.rate_limit, max(1.0, 4 * settings.rate_limit))
         self._failures = Buckets(settings.failures_per_minute / 60, settings.failures_per_minute)
 
@@ -82,13 +81,6 @@ class Gate:
         ask = self._service.store.access.by_token if self._oidc is None else self._oidc.person
         return await self._remembered(b"b" + token.encode("utf-8", "replace"), address, ask, token)
 
-    async def signing_in(self, token: str, address: str) -> Person:
-        """Whose token the sign-in page was given; 401 if it is nobody's, 429 if too many wrong ones came."""
-        person = await self.bearer(token, address)
-        if person is None:
-            raise HTTPException(401, "that token is not known here, or no longer good")
-        return person
-
     def forget(self) -> None:
         """Ask the database again at the next request: somebody signed out."""
         self._people.clear()
@@ -96,9 +88,9 @@ class Gate:
     async def _remembered(
         self, secret: bytes, address: str, ask: Callable[[str], Person | None], text: str
     ) -> Person | None:
-        key, now = hashlib.sha256(secret).digest(), time.monotonic()
-        if (known := self._people.get(key)) is not None and now - known[0] < REMEMBERED:
-            return known[1]
+        key = hashlib.sha256(secret).digest()
+        if (known := self._people.get(key)) is not None:
+            return known
         # Nobody is kept out by what others send from the same address, a proxy's perhaps: only what is wrong is
         # counted, and a token of 32 random bytes is not found by trying.
         wrong = f"credential {key.hex()}"
@@ -115,7 +107,7 @@ class Gate:
             if wait := max(self._failures.take(address), self._failures.take(wrong)):
                 raise _slow_down(wait)
         else:
-            self._people[key] = (now, person)
+            self._people[key] = person
         return person
 
 

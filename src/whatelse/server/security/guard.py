@@ -34,7 +34,7 @@ from whatelse.server.worker_pools import URGENT, USUAL, urgency
 
 log = logging.getLogger("whatelse.server")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+FORWARDED = (b"forwarded", b"x-forwarded", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip", b"via")
 ONE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"x-whatelse-csrf")
 
 
@@ -159,7 +159,7 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         if self.hosts is not None and _hostname(host) not in self.hosts:
             raise Refused(421, "this service is not known by that name; set allowed_hosts if it should be")
-        if self.service.settings.auth == "none" and FORWARDED & headers.keys():
+        if self.service.settings.auth == "none" and any(name.startswith(FORWARDED) for name in headers):
             raise Refused(403, "this came through a proxy, and nobody has to sign in here: set auth to token or oidc")
         if scope["method"] in SAFE:
             return

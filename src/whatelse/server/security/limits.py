@@ -50,10 +50,8 @@ def too_much_text(texts: Iterable[str | None], characters: int, words: int) -> s
 def without_long_notes(seen: Seen, characters: int, words: int) -> Seen:
     """A visit of an EHR without the notes that would take too long to read: those are not seen, and said to be so."""
     visit, unseen = seen.visit, list(seen.unseen)
-    if too_much_text([visit.triage_note], characters, words):
-        visit, unseen = replace(visit, triage_note=None), [*unseen, "triage note"]
-    if too_much_text([visit.md_comments], characters, words):
-        visit, unseen = replace(visit, md_comments=None), [*unseen, "provider note"]
-    if too_much_text([visit.chief_complaint], characters, words):
-        visit, unseen = replace(visit, chief_complaint=None), [*unseen, "chief complaint"]
+    notes = {"triage_note": "triage note", "md_comments": "provider note", "chief_complaint": "chief complaint"}
+    for field, name in notes.items():
+        if too_much_text([getattr(visit, field)], characters, words):
+            visit, unseen = replace(visit, **{field: None}), [*unseen, name]  # type: ignore[arg-type]
     return replace(seen, visit=visit, unseen=tuple(dict.fromkeys(unseen)))

@@ -1,7 +1,9 @@
 // Talking to the service: JSON in and out, the session's CSRF token with every change, to the sign-in page on 401.
 
 let csrf = null;
-export const embedded = new URLSearchParams(location.search).get("embed") === "1";
+const asked = new URLSearchParams(location.search);
+export const embedded = asked.get("embed") === "1";
+const launched = asked.get("smart") === "1";
 
 export class Refused extends Error {
   constructor(status, body) {
@@ -20,7 +22,7 @@ export async function call(method, path, body) {
   if (answer.status === 401 && location.pathname !== "/signin") {
     // where to come back to: a path on this site, and an opaque key at most
     sessionStorage.setItem("whatelse-back", location.pathname + location.search);
-    location.assign(here("/signin"));
+    location.assign(launched ? "/smart/ended" : here("/signin")); // who came by a launch has nothing to sign in with here
     await new Promise(() => {});
   }
   if (!answer.ok) throw new Refused(answer.status, parsed);

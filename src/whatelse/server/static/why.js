@@ -2,7 +2,7 @@
 
 import { capital, h, lower, percent } from "./dom.js";
 
-const GROUPS = { named: "Named", symptoms: "Symptoms", signs: "Signs", results: "Results and treatment", drugs: "Drugs", history: "History", patient: "Age and sex", words: "Words of the notes" };
+const GROUPS = { named: "In the record", symptoms: "Symptoms", signs: "Signs", results: "Results and treatment", drugs: "Drugs", history: "History", patient: "Age and sex", words: "Words of the notes" };
 const SMALL = 0.1; // log odds that are not worth a line
 
 export function whyView(why, titles, showPlace) {

@@ -20,7 +20,7 @@ from tests.support.hooking import LEAVE, VIEW, call, cards, titles
 from tests.support.serving import live, service
 from whatelse.server import Service
 from whatelse.server.ehr.cds import messages
-from whatelse.server.ehr.cds.threshold import LEAST
+from whatelse.server.ehr.cds.cards import LEAST
 
 SERVICE, LEAVING = VIEW.rsplit("/", 1)[1], LEAVE.rsplit("/", 1)[1]
 Opened = tuple[Sandbox, Service]

@@ -25,10 +25,9 @@ from tests.support.serving import client, service, wait_until
 from whatelse.server import Service
 from whatelse.server.admission_control import LONG, length_of
 from whatelse.server.ehr.cds import messages
-from whatelse.server.ehr.cds.cards import choose, evidence_of, plain
+from whatelse.server.ehr.cds.cards import by_burden, choose, evidence_of, plain, stays
 from whatelse.server.ehr.cds.hooks import make_router
 from whatelse.server.ehr.cds.messages import Call
-from whatelse.server.ehr.cds.threshold import by_burden, stays
 from whatelse.server.policies import Lane, RouteTable
 from whatelse.server.worker_pools import Busy
 from whatelse.sources import read_visits

@@ -17,11 +17,10 @@ from typing import Annotated, Any
 from fastapi import Depends, HTTPException, Request, Response
 
 from whatelse.server.admission_control import LONG
-from whatelse.server.ehr.cds.cards import REJECTIONS, Chosen, card_number, choose, evidence_of, render
+from whatelse.server.ehr.cds.cards import REJECTIONS, Chosen, Threshold, card_number, choose, evidence_of, render
 from whatelse.server.ehr.cds.cors import CALLED
 from whatelse.server.ehr.cds.log import Card, CardLog, Look, now
 from whatelse.server.ehr.cds.messages import Call, Feedback, Outcome, parse
-from whatelse.server.ehr.cds.threshold import Threshold
 from whatelse.server.ehr.cds.tokens import Callers
 from whatelse.server.ehr.settings import allowed_server
 from whatelse.server.lru import Lru

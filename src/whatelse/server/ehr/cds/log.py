@@ -20,9 +20,7 @@ import sqlalchemy as sa
 from whatelse.server.lru import Lru
 from whatelse.store import Event, StoreError, chain, schema
 from whatelse.store.cross_check import CARDS_REMOVED, CARDS_WRITTEN, digest
-from whatelse.store.engine import reading, writing
-from whatelse.store.queue_writer import QueueWriter
-from whatelse.store.retention import cutoff
+from whatelse.store.engine import QueueWriter, cutoff, reading, writing
 
 VISITS = 5_000  # whose cards are in memory
 BATCH = 500

@@ -16,7 +16,6 @@ from fastapi import Depends, HTTPException, Request
 from whatelse.errors import WhatelseError
 from whatelse.server.service import Service, without_folders
 from whatelse.server.worker_pools import WorkerPool
-from whatelse.store.audit import visit_key
 from whatelse.workbench.label_queue import Queue
 from whatelse.workbench.workbench import Workbench
 
@@ -39,13 +38,10 @@ class CuratorSession:
         self.service = service
         self.bench = Workbench(settings.workbench, settings.model)
         self.queue = Queue(self.bench)
-        self._secret = service.store.secret("visits")
+        self.key = service.worklist.key  # id of a visit -> its opaque key
         self._id_of = {self.key(visit.id): visit.id for visit in self.bench.records.visits}
         self._pool = WorkerPool("workbench", 1, 100)
-
-    def key(self, visit: str) -> str:
-        """The opaque key of a visit, the same as in the worklist."""
-        return visit_key(visit, self._secret)
+        self.bench.start_hunt()
 
     def visit(self, key: str) -> str:
         """The id of the visit with this key; 404 if there is none."""
@@ -53,12 +49,17 @@ class CuratorSession:
             raise HTTPException(404, "there is no such visit in this workbench")
         return self._id_of[key]
 
+    def say(self, problem: str) -> str:
+        """A message without the server's folders."""
+        root = self.bench.folder.root
+        return without_folders(problem, root, root.parent, self.bench.model.parent)
+
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work` in the workbench's thread; 422 with what was wrong if it was refused."""
         try:
             return await asyncio.wrap_future(self._pool.submit(work, *args))
         except WhatelseError as refused:
-            raise HTTPException(422, without_folders(str(refused))) from None
+            raise HTTPException(422, self.say(str(refused))) from None
         except OSError as error:
             log.error("the workbench could not write: %s", errno.errorcode.get(error.errno or 0, "OSError"))
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)

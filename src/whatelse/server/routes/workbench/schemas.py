@@ -1,4 +1,4 @@
-"""What the workbench's routes are asked and answer."""
+"""What the workbench's routes are asked and answer, beside dataclasses of `workbench/` that go out as they are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from whatelse.server.schemas import AsRead, Name, Record, Strict
 from whatelse.workbench.jobs import Status
-from whatelse.workbench.overview import ConditionRow
-from whatelse.workbench.workbench import AnchorLine
+from whatelse.workbench.overview import BesideKnowledge, ConditionRow
+from whatelse.workbench.workbench import AnchorLine, Judged
 
 Phrase = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z2-7]{26}$")]
-Estimate = tuple[float, float, float]
 
 
 # ---- asked
@@ -87,87 +86,14 @@ class Conditions(BaseModel):
     labels: str = Field(description="where labels come from")
 
 
-class Reason(BaseModel):
-    source: str
-    log_odds: float
-    says: str
-
-
-class Beside(BaseModel):
-    condition: str
-    both: int
-    lift: float
-
-
-class Suggestion(BaseModel):
-    phrase: str
-    key: str
-    system: str | None
-    label: str
-    precision: float
-    fires: int
-    gained: int
-    why: list[Reason]
-    overlaps: list[Beside]
-    judged: int
-    yes: int
-
-
-class Lift(BaseModel):
-    """How many times as common a finding is in cases: by the knowledge base, and in the records; None: not known."""
-
-    finding: str
-    text: str
-    knowledge: float | None
-    records: float | None
-
-
-class Knowledge(BaseModel):
-    """A condition by the knowledge base (entries of it, share of visits) and by the records (share of the anchor)."""
-
-    entries: list[str]
-    share: float | None
-    fires: float
-    lifts: list[Lift]
-
-
 class ConditionView(BaseModel):
     name: str
     title: str
     anchors: list[AnchorLine]
-    suggestions: list[Suggestion]
+    suggestions: list[Judged]
     refused: list[str]
     hunted: bool
-    knowledge: Knowledge | None
-
-
-class Worth(BaseModel):
-    fires: int
-    gained: int
-    anchored: int
-    overlaps: list[Beside]
-    labelled: int
-    true: int
-    judged: int
-    yes: int
-    precision: Estimate | None
-
-
-class Excerpt(BaseModel):
-    """text[start:end] is the phrase, in characters. said: what was said of this visit."""
-
-    visit: str
-    field: str
-    text: str
-    start: int
-    end: int
-    said: bool | None
-
-
-class Look(BaseModel):
-    worth: Worth
-    excerpts: list[Excerpt]
-    owner: str | None = Field(description="the condition that has the phrase already")
+    knowledge: BesideKnowledge | None
 
 
 class Queue(BaseModel):
