@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 HEAD, SITE, DRUG, DRUG_CLASS, QUALITY, IDIOM = "head", "site", "drug", "drug class", "quality", "idiom"
 ROLES = ("articles", "links", "verbs", "modifiers", "conjunctions", "commas", "given", "allergy", "with_site")
-GRAMMAR = (*ROLES, "inherit")
+GRAMMAR = (*ROLES, "inherit", "combinations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +224,14 @@ class Lexicon:
     @cached_property
     def _by_prefix(self) -> dict[str, Entry]:
         return {site.prefix or site.name: site for site in reversed(self.sites)} | {s.name: s for s in self.sites}
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """What a combination is made of: `nausea` and `vomiting` of `nausea_and_vomiting`. Nothing of other concepts."""
+        combinations = self.grammar.get("combinations", ())
+        if name not in combinations:
+            return ()
+        parts = [self.members(part) or (part,) for part in self._is_a(name)]
+        return tuple(dict.fromkeys(part for some in parts for part in some))
 
     def ancestors(self, name: str) -> tuple[str, ...]:
         """All wider concepts of a concept or composed name, nearest first, without itself."""

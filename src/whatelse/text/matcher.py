@@ -171,6 +171,11 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
                 mention = found
                 found += 1
                 covered[first : last + 1] = True
+                if assertion[a] != PRESENT:  # a denied combination denies each of its members
+                    for p in range(tables.part_start[concept], tables.part_start[concept + 1]):
+                        items[found] = items[mention]
+                        items[found, ID] = tables.part[p]
+                        found += 1
                 for p in range(anchors.of[concept], anchors.of[concept + 1]):
                     anchor = anchors.concept[p]
                     fires = assertion[a] == PRESENT or (assertion[a] == HISTORICAL and anchors.historical[anchor])

@@ -35,6 +35,7 @@ class LexiconTables(NamedTuple):
     sense               (N, 9) concept, alone, begin and end in `neighbours` of next, previous, near; whether denied
     neighbours          terms, sorted within each list
     up_start, up        wider concepts of each concept
+    part_start, part    members of each combination ("n/v")
     lasting             (C,) whether a historical mention counts as present
     """
 
@@ -52,6 +53,8 @@ class LexiconTables(NamedTuple):
     neighbours: Int32s
     up_start: Int32s
     up: Int32s
+    part_start: Int32s
+    part: Int32s
     lasting: Bools
 
 
@@ -129,6 +132,7 @@ def compile_lexicon(lexicon: Lexicon) -> CompiledLexicon:
         sense,
         neighbours,
         *_lists(up),
+        *_lists([[number[part] for part in lexicon.members(name)] for name in names]),
         lasting,
     )
     return CompiledLexicon(terms, tables, tuple(names))
