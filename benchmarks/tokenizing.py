@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whatelse.text import join_bigrams, learn_bigrams, tokenize, words
+from whatelse.text import tokenize
 
 # Semicolons between phrases.
 FINDINGS = """fever; chills; cough; nausea; vomiting; diarrhea; headache; chest pain; shortness of breath; back pain;
@@ -99,11 +99,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     notes = make_notes(args.notes, np.random.default_rng(1))
-    bigrams = learn_bigrams(map(tokenize, notes), min_count=10)
     contestants: dict[str, Callable[[str], object]] = {
         "tokenize, default": tokenize,
         "tokenize, paper": lambda note: tokenize(note, "paper"),
-        "tokenize, join, words": lambda note: set(words(join_bigrams(tokenize(note), bigrams))),
         "bare token loop": bare_loop,
     }
     if importlib.util.find_spec("negspacy"):

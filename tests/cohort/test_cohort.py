@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.bigrams import count_bigrams
 from whatelse.annotators import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort import counting as collecting
@@ -85,7 +86,7 @@ def test_bigrams_are_those_of_the_text_module(cohort: Cohort) -> None:
     counts = BigramCounts()
     for visit in visits():
         for text in (getattr(visit, field) for field in TEXT_FIELDS):
-            counts.add(tokenize(text or ""))
+            count_bigrams(counts, tokenize(text or ""))
     assert cohort.vocabulary.bigrams == counts.learn()
 
 

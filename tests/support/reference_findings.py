@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tests.support.bigrams import join_bigrams
 from whatelse.cohort import Vocabulary
 from whatelse.cohort.bands import band, band_names
 from whatelse.cohort.coded import code_name
-from whatelse.text import Token, join_bigrams, tokenize
+from whatelse.text import Token, tokenize
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
 
 BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"

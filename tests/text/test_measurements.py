@@ -425,3 +425,19 @@ def test_age_and_sex_before_the_word_fever_are_no_temperature() -> None:
     numbers = read_numbers("81F fever 39, confusion")
     assert [(m.name, m.value) for m in numbers.measurements] == [("temperature", 39.0)]
     assert [(age.years, age.sex) for age in numbers.ages] == [(81.0, "F")]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("O2 sat 88 -> 95% on 2L", [88.0, 95.0]),
+        ("t102 & 104", [38.889, 40.0]),
+        ("HR 180 -> 120 -> 98", [180.0, 120.0, 98.0]),
+        ("HR 120 and 98% sat", [120.0]),
+        ("temp 102 and 3 episodes", [38.889]),
+        ("ca 7.2, tetany", [7.2]),
+        ("lung ca 3 yrs ago", []),
+    ],
+)
+def test_a_value_may_be_followed_by_further_values(text: str, values: list[float]) -> None:
+    assert [m.value for m in read_numbers(text).measurements if m.value != 98 or "sat" not in text] == values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whatelse.text import NoteReader, load_lexicon
+from whatelse.text.lexicon import load_shorthand
 
 READER = NoteReader(load_lexicon())
 
@@ -108,3 +109,43 @@ def test_a_landing_is_a_fall_and_an_injury_of_its_site() -> None:
 )
 def test_mended_misreadings(text: str, expected: list[str]) -> None:
     assert findings(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sober 5 yrs", {"sobriety"}),
+        ("r/o MI, cp radiating to L arm", {"possible:myocardial_infarction", "chest_pain"}),
+        ("r/o dvt, calf pain", {"possible:deep_vein_thrombosis", "calf_pain"}),
+        ("doubt PE", {"possible:pulmonary_embolism"}),
+        ("denies n/v", {"neg:nausea_and_vomiting", "neg:nausea", "neg:vomiting"}),
+        ("+n/v, -f/c", {"nausea_and_vomiting", "neg:fever_and_chills", "neg:fever", "neg:chills"}),
+        ("denies si/hi", {"neg:suicidal_ideation", "neg:homicidal_ideation"}),
+        ("no cp/sob", {"neg:chest_pain", "neg:dyspnea"}),
+        ("s/p MVC, neg loc, neck pain", {"vehicle_collision", "neg:loss_of_consciousness", "neck_pain"}),
+        ("+le edema", {"edema"}),
+        ("13yo with CP, g-tube, fever", {"cerebral_palsy", "gastrostomy_tube", "fever"}),
+        ("denies cp, sob, n/v, c/o headache",
+         {"neg:chest_pain", "neg:dyspnea", "neg:nausea_and_vomiting", "neg:nausea", "neg:vomiting", "headache"}),
+        ("measles like rash", {"rash"}),
+        ("rash after exposure to his cousin who had chickenpox", {"rash", "family:varicella"}),
+        ("hit rib on an iron beam", {"rib_impact"}),
+        ("ran temp of 102", {"fever"}),
+        ("lump size of a golf ball", {"mass"}),
+        ("given apap suppository", {"rx:acetaminophen"}),
+        ("discharged home", set()),
+        ("lovenox for prophylaxis of dvt", {"hx:enoxaparin"}),
+        ("in the event he has a seizure", set()),
+    ],
+)  # fmt: skip
+def test_shorthand_and_words_with_two_meanings(text: str, expected: set[str]) -> None:
+    assert set(findings(text)) - {""} == expected
+
+
+def test_neighbours_of_shorthand_are_single_words() -> None:
+    """A neighbour of several words would never be found."""
+    for word, senses in load_shorthand().items():
+        for sense in senses:
+            for neighbour in (*sense.next, *sense.previous, *sense.near):
+                assert "#" in neighbour or " " not in neighbour.strip(), (word, neighbour)
+                assert not neighbour.strip("-").count("-"), (word, neighbour)

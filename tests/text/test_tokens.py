@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.bigrams import count_bigrams, join_bigrams, learn_bigrams
 from whatelse.errors import InputError
-from whatelse.text import BigramCounts, Token, join_bigrams, learn_bigrams, load_rules, tokenize, words
+from whatelse.text import BigramCounts, NoteReader, Token, load_rules, piece_table, tokenize, words
+from whatelse.text.matcher import ID
 from whatelse.text.pieces import WORD, lower, pieces, read
-from whatelse.text.rules import Memo
 
 CLINICAL = [
     *[
@@ -154,14 +155,14 @@ def test_a_note_of_one_megabyte() -> None:
     assert text[tokens[-1].start : tokens[-1].end] == "pain"
 
 
-def test_the_memo_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Memo, "MAX_ENTRIES", 10)
-    memo = Memo({})
+def test_the_table_of_pieces_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piece_table, "MOST", 10)
+    reader = NoteReader()
     for i in range(100):
-        assert memo[f"word{i}"][0][0] == f"word{i}"
+        assert reader.pieces.names[reader.items([f"word{i}"])[0, ID]] == f"word{i}"
     long = "a" * 1000
-    assert memo[long][0][0] == long
-    assert len(memo) <= 10 and long not in memo
+    assert reader.pieces.names[reader.items([long])[0, ID]] == long
+    assert len(reader.pieces._memo) <= 11 and long not in reader.pieces._memo
 
 
 # Negation: the paper's rules
@@ -375,7 +376,7 @@ def test_learned_pairs_are_those_that_come_together_more_than_by_chance() -> Non
 def test_npmi_by_hand() -> None:
     counts = BigramCounts()
     for tokens in corpus()[:2]:
-        counts.add(tokens)  # 7 words, pain twice
+        count_bigrams(counts, tokens)  # 7 words, pain twice
     assert counts.npmi("chest", "pain") == pytest.approx(log((1 / 7) / ((1 / 7) * (2 / 7))) / -log(1 / 7))
     assert counts.npmi("pain", "chest") == -1.0
 
@@ -385,8 +386,8 @@ def test_counts_of_parts_merge_to_the_whole(texts: list[str], cut: int) -> None:
     whole, left, right = BigramCounts(), BigramCounts(), BigramCounts()
     for k, text in enumerate(texts):
         tokens = tokenize(text)
-        whole.add(tokens)
-        (left if k < cut else right).add(tokens)
+        count_bigrams(whole, tokens)
+        count_bigrams(left if k < cut else right, tokens)
     left.merge(right)
     assert left == whole
 
@@ -394,6 +395,6 @@ def test_counts_of_parts_merge_to_the_whole(texts: list[str], cut: int) -> None:
 def test_counting_stays_bounded_and_says_so() -> None:
     counts = BigramCounts(max_pairs=50)
     for i in range(500):
-        counts.add(tokenize(f"chest pain word{i} other{i}"))
+        count_bigrams(counts, tokenize(f"chest pain word{i} other{i}"))
     assert len(counts.pairs) <= 50 and counts.floor > 0
     assert 500 - counts.floor <= counts.pairs["chest", "pain"] <= 500

@@ -107,7 +107,7 @@ class Encoder:
         beside &= (rows[1:, ASSERTION] == NEGATED) == (rows[:-1, ASSERTION] == NEGATED)
         key, times = np.unique((rows[:-1, ID] << 32)[beside] + rows[1:, ID][beside], return_counts=True)
         pairs = {(names[k >> 32], names[k & 0xFFFFFFFF]): n for k, n in zip(key.tolist(), times.tolist(), strict=True)}
-        counts.add_counts(words, pairs)
+        counts.add(words, pairs)
 
     def _encode_facts(self, items: Ints) -> tuple[Ints, Ints]:
         """(rows of items, facts) of mentions and anchors; a mention may be several facts."""

@@ -1,7 +1,7 @@
 """Notes: from text to words and mentions of concepts, each with its assertion. See docs/text.md."""
 
 from whatelse.text.assertion import ASSERTIONS
-from whatelse.text.bigrams import Bigram, BigramCounts, join_bigrams, learn_bigrams
+from whatelse.text.bigrams import Bigram, BigramCounts
 from whatelse.text.lexicon import Lexicon, load_lexicon
 from whatelse.text.note import Mention, ReadNote
 from whatelse.text.reader import NoteReader
@@ -18,8 +18,6 @@ __all__ = [
     "ReadNote",
     "Rules",
     "Token",
-    "join_bigrams",
-    "learn_bigrams",
     "load_lexicon",
     "load_rules",
     "tokenize",

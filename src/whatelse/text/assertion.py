@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from whatelse.text.pieces import WORD
+from whatelse.text.trie import Trie, child
 
 ASSERTIONS = ("present", "negated", "possible", "historical", "hypothetical", "other")
 PRESENT, NEGATED, POSSIBLE, HISTORICAL, HYPOTHETICAL, OTHER = range(6)
@@ -27,8 +28,10 @@ SECTIONS = len(ASSERTIONS)  # the table of section headings; table k below it ho
 PRIORITY = (POSSIBLE, HISTORICAL, PRESENT, OTHER, NEGATED, HYPOTHETICAL)  # later ones overwrite earlier ones
 
 # What a cue phrase does, as bits. See `rules.py`.
+_KINDS = "before next_word prefix after answer pseudo stop near suffix before_if confirm alone clause close turn"
+KINDS = {name: 1 << bit for bit, name in enumerate(_KINDS.split())}
 BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, NEAR, SUFFIX, BEFORE_IF, CONFIRM, ALONE, CLAUSE, CLOSE, TURN = (
-    1 << i for i in range(15)
+    KINDS.values()
 )
 END_SECTION = 1 << len(ASSERTIONS)  # in the table of sections; a heading is 1 << its assertion
 JOINS = 1 << 16  # in CueTables.uses
@@ -42,23 +45,17 @@ IN_TERM, AT_COMPLAINT, AT_TURN = 1, 2, 4
 
 
 class CueTables(NamedTuple):
-    """Cue phrases as a trie for each table, in arrays. A cue word is a word or sign of some phrase; K are numbered.
+    """Cue phrases in arrays. A cue word is a word or sign of some phrase; K are numbered.
 
-    uses   (K,) int32         bit t: the word begins a phrase of table t; bit 8 + t: it is an open word of table t;
-                              JOINS: a line break after it ends nothing
-    root   (7, K) int32       node of each first word in each table, -1 if no phrase begins with the word
-    does   (N,) int32         what the phrase that ends at a node does, as bits; 0 if none ends there
-    first  (N + 1,) int32     steps of node n are rows first[n] to first[n + 1] of `step`, by rising word
-    step   (S, 2) int32       next word, next node
-    reach  (7,) int32         words that a short scope reaches at most
-    signs  (6,) int32         cue words ":", newline, "-", ",", "or" and "("
+    uses   (K,) int32   bit t: the word begins a phrase of table t; bit 8 + t: it is an open word of table t;
+                        JOINS: a line break after it ends nothing
+    trie                what phrases do, as bits (0: nothing); word w begins a phrase of table t as t * K + w
+    reach  (7,) int32   words that a short scope reaches at most
+    signs  (6,) int32   cue words ":", newline, "-", ",", "or" and "("
     """
 
     uses: NDArray[np.int32]
-    root: NDArray[np.int32]
-    does: NDArray[np.int32]
-    first: NDArray[np.int32]
-    step: NDArray[np.int32]
+    trie: Trie
     reach: NDArray[np.int32]
     signs: NDArray[np.int32]
 
@@ -101,24 +98,15 @@ def assert_pieces(cue, kind, glued, known, count, tables, assertion, cue_first, 
 def _find(table, cue, i, count, tables, path):  # type: ignore[no-untyped-def]
     """Phrases of a table that begin at piece i, the shortest first, into path as (end, bits); returns how many."""
     found = 0
-    node = tables.root[table, cue[i]]
+    node = tables.trie.root[table * tables.uses.size + cue[i]]
     k = i + 1
-    while node >= 0:
-        if tables.does[node]:
-            path[found, 0], path[found, 1] = k, tables.does[node]
+    while node:
+        if tables.trie.value[node]:
+            path[found, 0], path[found, 1] = k, tables.trie.value[node]
             found += 1
         if k == count or cue[k] < 0 or found == LONGEST:
             break
-        low, high = tables.first[node], tables.first[node + 1]
-        node = -1
-        while low < high:
-            middle = (low + high) >> 1
-            if tables.step[middle, 0] < cue[k]:
-                low = middle + 1
-            else:
-                if tables.step[middle, 0] == cue[k]:
-                    node = tables.step[middle, 1]
-                high = middle
+        node = child(node, cue[k], tables.trie)
         k += 1
     return found
 
@@ -153,7 +141,7 @@ def _sections(cue, cues, count, tables, path, assertion, cue_first, cue_last):  
 @njit(cache=True, nogil=True, inline="always")
 def _alone(word, code, tables):  # type: ignore[no-untyped-def]
     """What a cue word does alone: 0 if it is no phrase of one word."""
-    return tables.does[tables.root[code, word]] if word >= 0 and tables.root[code, word] >= 0 else 0
+    return tables.trie.value[tables.trie.root[code * tables.uses.size + word]] if word >= 0 else 0
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -14,47 +14,19 @@ which say no more than their other word. The counts are sums over notes, so they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import log
 
-from whatelse.text.tokens import Token
+from whatelse.text.function_words import LINKING_WORDS
 
 Bigram = tuple[str, str]
 MIN_COUNT = 50  # times that a pair must be seen to be joined
 
-# never half of a bigram nor the edge of a phrase; fewer than those that are no findings (`function_words.py`)
-LINKING_WORDS = frozenset(
-    """a an the this that these those some any all each other no not and or but nor as if than then so because while
-    of in on at to from with without for by per into onto over under about after before during since until via w/ w/o
-    i he she it they we you his her its their our your him them me my who whom which what when where there here
-    is are was were be been being am has have had having do does did will would can could may might should shall must
-    also very more most well s/p h/o c/o r/o pt patient""".split()  # noqa: SIM905 (a hundred quotes say less)
-)
-
-
-def join_bigrams(tokens: list[Token], bigrams: Collection[Bigram]) -> list[Token]:
-    """`tokens` with each neighbouring pair that is in `bigrams` made one token over both. O(len(tokens)) with a set.
-
-    Pairs are taken from left to right and do not overlap. The joined token is negated if its words are, by the
-    first word's trigger. A pair is never joined across a sign, a line break or the edge of a negation.
-    """
-    joined: list[Token] = []
-    done = 0
-    for k, pair in enumerate(pairwise([t.text for t in tokens])):
-        if pair in bigrams and k >= done:
-            a, b = tokens[k], tokens[k + 1]
-            if a.negated == b.negated and not b.opens:
-                joined += tokens[done:k]
-                joined.append(a._replace(text="_".join(pair), end=b.end))
-                done = k + 2
-    return joined + tokens[done:]
-
 
 @dataclass
 class BigramCounts:
-    """Counts of words and of neighbouring pairs, gathered note by note in bounded memory.
+    """Counts of words and of neighbouring pairs, in bounded memory.
 
     When more than `max_pairs` different pairs are held, those seen least are dropped ("lossy counting"): counts are
     then too low by at most `floor`, which stays 0 as long as nothing was dropped. About 150 bytes a pair.
@@ -66,21 +38,8 @@ class BigramCounts:
     n_words: int = 0
     floor: int = 0
 
-    def add(self, tokens: list[Token]) -> None:
-        """Count one note's tokens, as `tokenize` gives them."""
-        texts = [t.text for t in tokens]
-        pairs = [
-            (a.text, b.text)
-            for a, b in pairwise(tokens)
-            if not b.opens and a.negated == b.negated and _counts(a.text) and _counts(b.text)
-        ]
-        self.words.update(texts)
-        self.pairs.update(pairs)
-        self.n_words += len(texts)
-        self._prune()
-
-    def add_counts(self, words: Mapping[str, int], pairs: Mapping[Bigram, int]) -> None:
-        """Add counts of words and of neighbouring pairs that somebody else made."""
+    def add(self, words: Mapping[str, int], pairs: Mapping[Bigram, int]) -> None:
+        """Add counts of words and of neighbouring pairs."""
         self.words.update(words)
         self.pairs.update({pair: n for pair, n in pairs.items() if _counts(pair[0]) and _counts(pair[1])})
         self.n_words += sum(words.values())
@@ -117,13 +76,3 @@ class BigramCounts:
 
 def _counts(text: str) -> bool:
     return text not in LINKING_WORDS and "#" not in text
-
-
-def learn_bigrams(
-    notes: Iterable[list[Token]], min_count: int = MIN_COUNT, min_npmi: float = 0.5, max_bigrams: int = 1_000
-) -> frozenset[Bigram]:
-    """The bigrams of a stream of tokenised notes: `BigramCounts` over them, then `learn`."""
-    counts = BigramCounts()
-    for tokens in notes:
-        counts.add(tokens)
-    return counts.learn(min_count, min_npmi, max_bigrams)

@@ -8,9 +8,10 @@ words that build phrases (`grammar.yaml`) and English words that must not be tak
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -167,24 +168,10 @@ class Lexicon:
             for parent in entry.is_a:
                 if parent not in self.by_name and self.composed(parent) is None:
                     raise InputError(f"{entry.name!r}: the wider concept {parent!r} is not defined")
-        state: dict[str, bool] = {}  # False: being visited, True: done
-        for entry in self.entries:
-            self._check_cycle(entry.name, state)
-
-    def _check_cycle(self, name: str, state: dict[str, bool]) -> None:
-        waiting: list[tuple[str, Iterator[str]]] = [(name, iter(self._is_a(name)))] if name not in state else []
-        state.setdefault(name, False)
-        while waiting:
-            current, parents = waiting[-1]
-            parent = next(parents, None)
-            if parent is None:
-                state[current] = True
-                waiting.pop()
-            elif parent not in state:
-                state[parent] = False
-                waiting.append((parent, iter(self._is_a(parent))))
-            elif not state[parent]:
-                raise InputError(f"{parent!r} is a kind of itself by the wider concepts of {current!r}")
+        try:
+            TopologicalSorter({entry.name: self._is_a(entry.name) for entry in self.entries}).prepare()
+        except CycleError as problem:
+            raise InputError(f"{problem.args[1][0]!r} is a kind of itself by its wider concepts") from None
 
     def _is_a(self, name: str) -> tuple[str, ...]:
         entry = self.by_name.get(name)
@@ -226,7 +213,7 @@ class Lexicon:
         return {site.prefix or site.name: site for site in reversed(self.sites)} | {s.name: s for s in self.sites}
 
     def members(self, name: str) -> tuple[str, ...]:
-        """What a combination is made of: `nausea` and `vomiting` of `nausea_and_vomiting`. Nothing of other concepts."""
+        """What a combination is made of: `nausea` and `vomiting` of `nausea_and_vomiting`; nothing of others."""
         combinations = self.grammar.get("combinations", ())
         if name not in combinations:
             return ()

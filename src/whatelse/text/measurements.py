@@ -108,28 +108,21 @@ _END_OF_DEGREES = re.compile(
 )
 _ON_DATE = re.compile(r"\b(?:on|since|from|until|dated)\s*$")
 _SENTENCE = re.compile(r"[;\n]|\.(?!\d)")
+# a row of vital signs without names
 _ROW = re.compile(
-    r"(?<![\d.])(?P<t>\d{2,3}\.\d)[\s,/-]+(?P<p>\d{2,3})[\s,-]+(?P<s>\d{2,3})/(?P<dia>\d{2,3})[\s,-]+(?P<r>\d{1,2})[\s,-]+"
-    r"(?P<o>\d{2,3})\s?%"
+    r"(?<![\d.])(?P<temperature>\d{2,3}\.\d)[\s,/-]+(?P<heart_rate>\d{2,3})[\s,-]+(?P<systolic_bp>\d{2,3})/"
+    r"(?P<diastolic_bp>\d{2,3})[\s,-]+(?P<respiratory_rate>\d{1,2})[\s,-]+(?P<oxygen_saturation>\d{2,3})\s?%"
 )
-_ROW_OF = {
-    "t": "temperature",
-    "p": "heart_rate",
-    "s": "systolic_bp",
-    "dia": "diastolic_bp",
-    "r": "respiratory_rate",
-    "o": "oxygen_saturation",
-}
 _PLAIN_UNIT = {"percent": "%", "fahrenheit": "f", "celsius": "c", "µmol/l": "umol/l", "mcg/ml": "ug/ml"}
 _SAME_UNIT = frozenset(
     ["", "%", "bpm", "/min", "mmhg", "meq/l", "iu/l", "u/l", "miu/ml", "mg/dl", "ng/ml", "pg/ml", "mmol/l"]
 )
 COLDEST = 92  # degrees Fahrenheit of a temperature without a name before it
-_REMEMBERED, _LONGEST = 1 << 16, 64  # phrases that are kept; characters of one
+REMEMBERED = 1 << 16  # values as written that are kept
 _DIGIT = re.compile(r"\d")
 
-# What stands behind a name: values by measure, how many characters it takes, whether the name is short
-Parsed = tuple[tuple[tuple[Measure, float], ...], int, bool]
+# What stands behind a name: values by measure, and whether the name is short
+Parsed = tuple[tuple[tuple[Measure, float], ...], bool]
 
 
 class Measures:
@@ -140,6 +133,7 @@ class Measures:
         self.measures: dict[str, Measure] = {}
         self.columns: dict[str, Measure] = {}
         self.names: dict[str, tuple[Measure, bool]] = {}  # name without blanks -> measure, short or not
+        self.further: dict[str, re.Pattern[str]] = {}
         self.near: dict[float, tuple[Measure, re.Pattern[str]]] = {}
         written: list[str] = []
         for name, row in self.content.items():
@@ -154,7 +148,7 @@ class Measures:
             rf"(?<![a-z0-9])(?P<name>{_any_of(written)})(?![a-z]){_LINK}{_NUMBER}{_SECOND}{_ROUTE}(?:\s?(?P<unit>{_UNITS}))?"
             rf"(?=(?P<no>{_NO_VALUE}|(?!x\s?\d)[a-z])?)"
         )
-        self._memo: dict[tuple[str, str | None], Parsed | None] = {}
+        self._parsed = lru_cache(REMEMBERED)(self._parse)
 
     def _add(self, name: str, row: Mapping[str, Any]) -> list[str]:
         measure = read_measure(name, row)
@@ -168,6 +162,10 @@ class Measures:
         if "near" in row:
             words = re.compile(rf"\b(?:{'|'.join(map(re.escape, row['near']))})\b")
             self.near.update(dict.fromkeys(measure.of, (measure, words)))
+        if "further" in row:
+            between, percent = "|".join(map(re.escape, row["further"])), "" if measure.unit == "%" else "|\\s?%"
+            value = rf"\s*(?:{between})\s*{_NUMBER}(?![a-z/:]{percent})(?=(?P<no>{_NO_VALUE})?)"
+            self.further[name] = re.compile(value)
         return names
 
     # ---- notes
@@ -182,19 +180,17 @@ class Measures:
         weak: list[Measurement] = []  # by a name of one letter
         taken: set[int] = set()  # where numbers begin that are read
         impossible = 0
-        memo = self._memo
         for match in self._named.finditer(low):
-            key = (match[0], match["no"])
-            parsed = memo[key] if key in memo else self._remember(key, match)
+            parsed = self._parsed(*match.group("name", "a", "sep", "b", "route", "unit", "no"))
             if parsed is None:
                 continue
-            values, length, short = parsed
+            values, short = parsed
             start = match.start()
             taken.update((match.start("a"), match.start("b")))
             if values:
-                (weak if short else sure).extend(
-                    [Measurement(m.name, v, m.unit, start, start + length) for m, v in values]
-                )
+                kind = weak if short else sure
+                kind += [Measurement(m.name, v, m.unit, start, match.end()) for m, v in values]
+                kind += self._further(low, match["name"], values[0][0], match.end(), taken)
             elif short:
                 taken.discard(match.start("a"))
             else:
@@ -206,22 +202,15 @@ class Measures:
         sure.sort(key=_place)
         return Numbers(tuple(sure), tuple(sorted(ages, key=_place)), tuple(sorted(durations, key=_place)), impossible)
 
-    def _remember(self, key: tuple[str, str | None], match: re.Match[str]) -> Parsed | None:
-        parsed = self._parse(match)
-        if len(key[0]) <= _LONGEST:
-            if len(self._memo) >= _REMEMBERED:
-                self._memo.clear()
-            self._memo[key] = parsed
-        return parsed
-
-    def _parse(self, match: re.Match[str]) -> Parsed | None:
+    def _parse(
+        self, name: str, a: str, sep: str | None, b: str | None, route: str | None, unit: str | None, no: str | None
+    ) -> Parsed | None:
         """The values behind a name; without values: impossible ones. None: the number is no value."""
-        measure, short = self.names[re.sub(r"\s", "", match["name"])]
-        if match["no"] is not None or (match["route"] and measure.name != "temperature"):
+        measure, short = self.names[re.sub(r"\s", "", name)]
+        if no is not None or (route and measure.name != "temperature"):
             return None
-        first, second, sep = _float(match["a"]), _second(match["b"]), match["sep"]
-        length = match.end() - match.start()
-        unit = re.sub(r"\s|°|deg(?:rees?)?\.?", "", match["unit"] or "")
+        first, second = _float(a), _second(b)
+        unit = re.sub(r"\s|°|deg(?:rees?)?\.?", "", unit or "")
         unit = _PLAIN_UNIT.get(unit, unit)
         if measure.pair:
             parts = [self.measures[name] for name in measure.pair]
@@ -229,7 +218,7 @@ class Measures:
             if second is not None and sep in ("/", "over"):
                 wanted.append((parts[1], second, ""))
                 if measure.name == "blood_pressure" and second >= first:
-                    return (), length, short
+                    return (), short
         else:
             if unit.startswith("outof"):
                 sep, second, unit = "/", 10.0, ""
@@ -242,7 +231,19 @@ class Measures:
             wanted = [(measure, first, unit)]
         values = [(m, m.convert(value, u)) for m, value, u in wanted]
         possible = tuple((m, v) for m, v in values if v is not None)
-        return (possible if len(possible) == len(values) else ()), length, short
+        return (possible if len(possible) == len(values) else ()), short
+
+    def _further(self, low: str, name: str, measure: Measure, end: int, taken: set[int]) -> list[Measurement]:
+        """Values of the same measure that follow a value: "sat 88 -> 95", "t102 & 104"."""
+        found: list[Measurement] = []
+        while (form := self.further.get(measure.name)) and (match := form.match(low, end)):
+            parsed = self._parsed(name, match["a"], None, None, None, None, match["no"])
+            if not parsed or not parsed[0]:
+                break
+            found.append(Measurement(measure.name, parsed[0][0][1], measure.unit, match.start("a"), match.end()))
+            taken.add(match.start("a"))
+            end = match.end()
+        return found
 
     def _by_form(self, low: str, taken: set[int]) -> list[Measurement]:
         """Numbers that are measurements by their form: "92% on RA", "101.5 F", "102 fever", "8/10" beside "pain"."""
@@ -298,14 +299,14 @@ class Measures:
         )
 
     def _row(self, row: re.Match[str], taken: set[int]) -> list[Measurement]:
-        """A row of vital signs without names: temperature, pulse, blood pressure, respirations, saturation."""
+        """The values of a row of vital signs; none if one of them is impossible or read already."""
         found = []
-        for group, name in _ROW_OF.items():
+        for name, text in row.groupdict().items():
             measure = self.measures.get(name)
-            value = measure.convert(float(row[group]), "") if measure else None
-            if measure is None or value is None or row.start(group) in taken:
+            value = measure.convert(float(text), "") if measure else None
+            if measure is None or value is None or row.start(name) in taken:
                 return []
-            found.append(Measurement(name, value, measure.unit, *row.span(group)))
+            found.append(Measurement(name, value, measure.unit, *row.span(name)))
         taken.update(item.start for item in found)
         return found
 
@@ -399,7 +400,7 @@ def _believed(weak: list[Measurement], sure: list[Measurement]) -> list[Measurem
     for k, item in enumerate(weak):
         neighbours = [*sure, *weak[:k], *weak[k + 1 :]]
         beside = any(abs(item.start - other.end) <= 6 or abs(other.start - item.end) <= 6 for other in neighbours)
-        if beside or item.name in ("temperature", "potassium"):
+        if beside or item.name in ("temperature", "potassium", "calcium"):
             kept.append(item)
     return kept
 

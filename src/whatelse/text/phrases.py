@@ -6,24 +6,10 @@ from numba import njit
 
 from whatelse.text.pieces import WORD
 from whatelse.text.terms import ARTICLE
+from whatelse.text.trie import child
 
 NEIGHBOURS = 8  # pieces on each side in which `near` of a shorthand is looked for
 ALONE = 3  # words of a note in which a shorthand stands alone
-
-
-@njit(cache=True, nogil=True)
-def _child(node, term, trie):  # type: ignore[no-untyped-def]
-    """The node that `term` leads to from `node`; 0: none."""
-    low, high = trie.edge_start[node], trie.edge_start[node + 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if trie.edge_term[middle] < term:
-            low = middle + 1
-        else:
-            high = middle
-    if low < trie.edge_start[node + 1] and trie.edge_term[low] == term:
-        return trie.edge_node[low]
-    return 0
 
 
 @njit(cache=True, nogil=True)
@@ -31,7 +17,7 @@ def step(node, at, limit, term, role, trie):  # type: ignore[no-untyped-def]
     """(next node, its piece) after the piece `at`, over at most two articles; node 0: none."""
     k = at + 1
     while k < limit and term[k] >= 0 and k < at + 4:
-        after = _child(node, term[k], trie)
+        after = child(node, term[k], trie)
         if after:
             return after, k
         if term[k] >= role.size or not role[term[k]] & ARTICLE:

@@ -56,85 +56,25 @@ import yaml
 from whatelse.errors import InputError
 from whatelse.io.limits import read_yaml
 from whatelse.text.assertion import (
-    AFTER,
-    ALONE,
-    ANSWER,
     ASSERTIONS,
-    BEFORE,
-    BEFORE_IF,
-    CLAUSE,
-    CLOSE,
-    CONFIRM,
     END_SECTION,
     JOINS,
+    KINDS,
     LONGEST,
-    NEAR,
     NEGATED,
-    NEXT_WORD,
     NO_LIMIT,
-    PREFIX,
-    PSEUDO,
     SECTIONS,
-    STOP,
-    SUFFIX,
-    TURN,
     CueTables,
 )
 from whatelse.text.pieces import lower, pieces, read
+from whatelse.text.trie import build_trie
 
-KINDS = {
-    "before": BEFORE,
-    "near": NEAR,
-    "next_word": NEXT_WORD,
-    "prefix": PREFIX,
-    "after": AFTER,
-    "suffix": SUFFIX,
-    "answer": ANSWER,
-    "pseudo": PSEUDO,
-    "stop": STOP,
-    "before_if": BEFORE_IF,
-    "confirm": CONFIRM,
-    "alone": ALONE,
-    "clause": CLAUSE,
-    "close": CLOSE,
-    "turn": TURN,
-}
 SIGNS = (":", "\n", "-", ",", "or", "(")  # that the compiled pass knows by name
 CLASSES = {name: code for code, name in enumerate(ASSERTIONS) if code != NEGATED}
 SHIPPED = ("default", "paper")
 MOST_PHRASES = 200_000  # after `words` are put in
 
-# Piece: text, WORD or SIGN or BLANK, offset of the text in the piece, its length, offset of the next piece, cue word.
-# A plain tuple: `tokenize` unpacks one for each word, and named tuples make that three times slower.
-Piece = tuple[str, int, int, int, int, int]
 Phrases = dict[tuple[str, ...], int]  # words of a phrase -> what it does
-
-
-class Memo(dict[str, tuple[Piece, ...]]):
-    """What stands between two spaces -> its pieces. Filled as it is met, for notes use few words again and again.
-
-    Bounded: long strings are not kept, and when it is full it starts afresh (about 45 MB).
-    """
-
-    MAX_ENTRIES, MAX_LENGTH = 1 << 17, 32
-
-    def __init__(self, cue_words: Mapping[str, int]) -> None:
-        self.cue_words = cue_words
-
-    def __missing__(self, between: str) -> tuple[Piece, ...]:
-        cut = pieces(between) or [""]
-        widths = [*map(len, cut[:-1]), len(cut[-1]) + 1]  # the last is followed by the space
-        result = tuple(
-            [
-                (*reading, width, self.cue_words.get(reading[0], -1))
-                for reading, width in zip(map(read, cut), widths, strict=True)
-            ]
-        )
-        if len(between) <= self.MAX_LENGTH:
-            if len(self) >= self.MAX_ENTRIES:
-                self.clear()
-            self[between] = result
-        return result
 
 
 @dataclass(frozen=True)
@@ -151,10 +91,6 @@ class Rules:
     cue_words: Mapping[str, int] = field(repr=False, compare=False)
     tables: CueTables = field(repr=False, compare=False)
     name: str = field(default="", compare=False)
-    memo: Memo = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "memo", Memo(self.cue_words))
 
     def to_json(self) -> dict[str, Any]:
         """Name and phrases, as JSON values."""
@@ -255,42 +191,19 @@ def _compile(
     """Number the cue words; phrases as tries."""
     every = chain(*(chain.from_iterable(found) for found in phrases.values()), *opens.values(), joins, SIGNS)
     cue_words = {word: k for k, word in enumerate(dict.fromkeys(every))}
-    count = len(ASSERTIONS) + 1
-    root = np.full((count, len(cue_words)), -1, np.int32)
-    does: list[int] = []
-    steps: list[dict[int, int]] = []
-
-    def node() -> int:
-        does.append(0)
-        steps.append({})
-        return len(does) - 1
-
-    for code, found in sorted(phrases.items()):
-        for cue, bits in found.items():
-            numbers = [cue_words[word] for word in cue]
-            if root[code, numbers[0]] < 0:
-                root[code, numbers[0]] = node()
-            at = int(root[code, numbers[0]])
-            for number in numbers[1:]:
-                if number not in steps[at]:
-                    steps[at][number] = node()
-                at = steps[at][number]
-            does[at] |= bits
-    uses = ((root >= 0) << np.arange(count)[:, None]).sum(axis=0).astype(np.int32)
+    count, width = len(ASSERTIONS) + 1, len(cue_words)
+    numbered = [
+        ([code * width + cue_words[cue[0]], *map(cue_words.__getitem__, cue[1:])], bits)
+        for code, found in phrases.items()
+        for cue, bits in found.items()
+    ]
+    trie = build_trie(numbered, count * width, nothing=0)
+    uses = ((trie.root.reshape(count, width) > 0) << np.arange(count)[:, None]).sum(axis=0).astype(np.int32)
     for code, some in opens.items():
-        for word in set(some):
-            uses[cue_words[word]] |= 1 << (8 + code)
-    for word in joins:
-        uses[cue_words[word]] |= JOINS
-    return cue_words, CueTables(
-        uses,
-        root,
-        np.array(does, np.int32),
-        np.cumsum([0, *map(len, steps)], dtype=np.int32),
-        np.array([pair for some in steps for pair in sorted(some.items())], np.int32).reshape(-1, 2),
-        np.array([reach.get(code, NO_LIMIT) for code in range(count)], np.int32),
-        np.array([cue_words[sign] for sign in SIGNS], np.int32),
-    )
+        uses[[cue_words[word] for word in some]] |= 1 << (8 + code)
+    uses[[cue_words[word] for word in joins]] |= JOINS
+    reaches = np.array([reach.get(code, NO_LIMIT) for code in range(count)], np.int32)
+    return cue_words, CueTables(uses, trie, reaches, np.array([cue_words[sign] for sign in SIGNS], np.int32))
 
 
 _SLOT = re.compile(r"\{(\w+)\}")

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from whatelse.text.lexicon import DRUG, DRUG_CLASS, HEAD, IDIOM, QUALITY, SITE, Lexicon, Words, compose
-from whatelse.text.terms import TermTable, Trie
+from whatelse.text.terms import TermTable
+from whatelse.text.trie import Trie
 from whatelse.types import Bools, Int32s
 
 # Kinds of units, as the pass tells them apart.

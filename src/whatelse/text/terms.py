@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import chain, islice, product
-from typing import NamedTuple
 
 import numpy as np
 
 from whatelse.text.lexicon import ROLES, Lexicon, Words
 from whatelse.text.spelling import Corrector, american, base_form
-from whatelse.types import Int32s
+from whatelse.text.trie import Trie, build_trie
 
 ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY, WITH_SITE = (1 << i for i in range(len(ROLES)))
 ROLE_BITS = dict(zip(ROLES, (ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY, WITH_SITE), strict=True))
@@ -24,22 +23,6 @@ VARIANTS = 32  # of one phrase, at most
 # Left out of phrases at compile time. "a" is not: "vitamin a deficiency".
 _DROPPED = frozenset({"the", "his", "her", "their", "my", "your", "its"})
 _LETTERED = frozenset({"hepatitis", "hep", "vitamin", "vit", "type", "group", "influenza", "flu", "protein", "strep"})
-
-
-class Trie(NamedTuple):
-    """Phrases as a tree of nodes. Node 0 is the root.
-
-    root        (T,) node that a first term leads to; 0: no phrase begins with it
-    edge_start  (nodes + 1,) edges of a node: edge_start[node] to edge_start[node + 1], sorted by term
-    edge_term, edge_node   (edges,) the term of an edge and the node it leads to
-    value       (nodes,) number of the phrase that ends at a node; -1: none
-    """
-
-    root: Int32s
-    edge_start: Int32s
-    edge_term: Int32s
-    edge_node: Int32s
-    value: Int32s
 
 
 class TermTable:
@@ -117,27 +100,5 @@ class TermTable:
         for words, value in phrases.items():
             for variant in self.variants(words):
                 every.setdefault(variant, value)
-        children: list[dict[int, int]] = [{}]
-        values = [-1]
-        for words, value in every.items():
-            node = 0
-            for word in words:
-                term = self.numbers[word]
-                after = children[node].get(term)
-                if after is None:
-                    after = children[node][term] = len(children)
-                    children.append({})
-                    values.append(-1)
-                node = after
-            values[node] = value
-        root = np.zeros(len(self.numbers) + 1, np.int32)
-        root[list(children[0])] = list(children[0].values())
-        edges = [sorted(some.items()) for some in children]
-        flat = list(chain.from_iterable(edges))
-        return Trie(
-            root,
-            np.concatenate([[0], np.cumsum([len(some) for some in edges])]).astype(np.int32),
-            np.array([term for term, _ in flat], np.int32),
-            np.array([node for _, node in flat], np.int32),
-            np.array(values, np.int32),
-        )
+        numbered = (([self.numbers[word] for word in words], value) for words, value in every.items())
+        return build_trie(numbered, len(self.numbers) + 1)

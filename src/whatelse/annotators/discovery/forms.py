@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from whatelse.annotators.spelling import distance
-from whatelse.text.bigrams import LINKING_WORDS
+from whatelse.text.function_words import LINKING_WORDS
 
 # Longest first: the first that leaves enough of the word is taken off. (ending, what takes its place, letters left)
 _ENDINGS: tuple[tuple[str, str, int], ...] = (

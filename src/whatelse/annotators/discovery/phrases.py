@@ -24,7 +24,7 @@ from whatelse.cohort import Cohort
 from whatelse.cohort.coded import code_name
 from whatelse.cohort.findings import Finder
 from whatelse.text import tokenize
-from whatelse.text.bigrams import LINKING_WORDS
+from whatelse.text.function_words import LINKING_WORDS
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
 
 LONGEST = 3  # words in a run

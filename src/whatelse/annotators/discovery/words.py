@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from whatelse.annotators import Condition
 from whatelse.annotators.discovery.forms import initials_of, misspelled, shortens, stem, stems
 from whatelse.annotators.discovery.meanings import NEAR, SAME, Meanings, plain_words
-from whatelse.text.bigrams import LINKING_WORDS
+from whatelse.text.function_words import LINKING_WORDS
 
 Words = tuple[str, ...]
 
