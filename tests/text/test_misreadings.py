@@ -123,7 +123,7 @@ def test_mended_misreadings(text: str, expected: list[str]) -> None:
         ("denies si/hi", {"neg:suicidal_ideation", "neg:homicidal_ideation"}),
         ("no cp/sob", {"neg:chest_pain", "neg:dyspnea"}),
         ("s/p MVC, neg loc, neck pain", {"vehicle_collision", "neg:loss_of_consciousness", "neck_pain"}),
-        ("+le edema", {"edema"}),
+        ("+le edema", {"leg_swelling"}),
         ("13yo with CP, g-tube, fever", {"cerebral_palsy", "gastrostomy_tube", "fever"}),
         ("denies cp, sob, n/v, c/o headache",
          {"neg:chest_pain", "neg:dyspnea", "neg:nausea_and_vomiting", "neg:nausea", "neg:vomiting", "headache"}),
