@@ -158,10 +158,10 @@ def test_a_note_of_one_megabyte() -> None:
 def test_the_table_of_pieces_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_table, "MOST", 10)
     reader = NoteReader()
-    for i in range(100):
-        assert reader.pieces.names[reader.items([f"word{i}"])[0, ID]] == f"word{i}"
     long = "a" * 1000
-    assert reader.pieces.names[reader.items([long])[0, ID]] == long
+    for word in (*(f"word{i}" for i in range(100)), long):
+        items = reader.items([word])
+        assert reader.pieces.names[items[0, ID]] == word
     assert len(reader.pieces._memo) <= 11 and long not in reader.pieces._memo
 
 

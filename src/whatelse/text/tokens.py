@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from whatelse.text.assertion import ASSERTIONS, NEGATED
 from whatelse.text.lexicon import EMPTY
-from whatelse.text.matcher import APART
+from whatelse.text.matcher import APART, FLAGS, START
 from whatelse.text.pieces import lower, pieces, read
 from whatelse.text.reader import NoteReader
 from whatelse.text.rules import Rules, load_rules
@@ -51,19 +51,16 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
     reader = _reader(load_rules(rules))
     with reader.lock:
         rows, names = reader.items([text]).tolist(), reader.pieces.names
+    opens = {row[START]: row[FLAGS] & APART > 0 for row in rows}
     cues: dict[tuple[int, int], Token | None] = {(-1, -1): None}
     tokens = []
-    for _, _, word, start, end, code, first, last, flags in rows:
+    for _, _, word, start, end, code, first, last, _ in rows:
         if (first, last) not in cues:
-            cues[first, last] = _cue(text, first, last)
-        opens = flags & APART > 0
-        tokens.append(Token(names[word], start, end, code == NEGATED, cues[first, last], opens, ASSERTIONS[code]))
+            phrase = [read(piece)[0] for piece in pieces(lower(text[first:last]))]
+            cues[first, last] = Token(" ".join(filter(None, phrase)), first, last, opens=opens.get(first, False))
+        said = code == NEGATED, cues[first, last], opens[start], ASSERTIONS[code]
+        tokens.append(Token(names[word], start, end, *said))
     return tokens
-
-
-def _cue(text: str, start: int, end: int) -> Token:
-    parts = [read(piece)[0] for piece in pieces(lower(text[start:end]))]
-    return Token(" ".join(filter(None, parts)), start, end)
 
 
 _readers: dict[int, NoteReader] = {}  # by the identity of their rules, which they keep alive
