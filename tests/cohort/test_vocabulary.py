@@ -161,7 +161,7 @@ def test_an_older_vocabulary_opens_with_shipped_rules_and_never_opens_a_path(
         assert Vocabulary.from_json(old | {"rules": name}).rules == load_named_rules(name)
     os.mkfifo(tmp_path / "fifo")  # opening it would wait for ever
     for path in (tmp_path / "fifo", "/dev/zero", "own.yaml"):
-        with pytest.raises(CohortError, match="not opened: build the cohort again with 'whatelse build … --rules"):
+        with pytest.raises(CohortError, match="not opened: build the cohort again with '--setting rules"):
             Vocabulary.from_json(old | {"rules": str(path)})
     phrases = ({"other": []}, {"stop": 3}, [], None)
     for wrong in (None, 3, {"name": "x"}, *({"name": "x", "phrases": p} for p in phrases)):

@@ -282,7 +282,7 @@ def _rules(value: Any) -> Rules:
     if value not in SHIPPED:
         raise CohortError(
             "the vocabulary names a file of negation rules instead of holding the rules, as older versions wrote it; "
-            "that file is not opened: build the cohort again with 'whatelse build … --rules FILE', then fit again"
+            "that file is not opened: build the cohort again with '--setting rules=FILE', then fit again"
         )
     return load_named_rules(value)
 

@@ -1,6 +1,6 @@
 """Words that carry grammar or form, not findings: whatever they are beside, they say nothing about a patient.
 
-They are kept out of the findings unless asked for (`build --function-words`): left in, they become reasons ("on", "by",
+They are kept out of the findings unless asked for (`function_words`): left in, they become reasons ("on", "by",
 "###", "pmh") because writers differ in how much they use them, and records in how much is written.
 """
 
