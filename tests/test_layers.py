@@ -6,6 +6,7 @@ To add a room, put it in ROOMS where it belongs. To add a library that only some
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -203,3 +204,11 @@ def late():
     }
     assert room_of("noisyor/x.py") == room_of("whatelse.noisyor.params") == "noisyor"
     assert room_of("tagger.py") == "tagger" and room_of("whatelse.__version__") == "__init__"
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    root = SOURCE.parents[1]
+    text = (root / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", text))
+    assert len(named) > 20
+    assert not [name for name in sorted(named) if not any((place / name).exists() for place in (root, SOURCE))]
