@@ -1,6 +1,6 @@
 """Run the commands of docs/tutorial.md in an empty folder and write what they say to docs/transcript.md.
 
-    python scripts/transcript.py
+    python scripts/transcript.py      with the Python of the environment in which whatelse is installed
 
 Stops at the first command that fails or complains. The last one serves: it is ended once it has answered.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# The tutorial, as it ran
 
-What the commands of the [tutorial](tutorial.md) said, in a folder with nothing in it but `make_table.py`; written by
-`scripts/transcript.py`.
+What the commands of the [tutorial](tutorial.md) said, in a folder with nothing in it but `make_table.py`, with the wheel installed
+in a new virtual environment; written by `scripts/transcript.py`.
 """
 
 
