@@ -436,6 +436,9 @@ def test_age_and_sex_before_the_word_fever_are_no_temperature() -> None:
         ("HR 120 and 98% sat", [120.0]),
         ("temp 102 and 3 episodes", [38.889]),
         ("ca 7.2, tetany", [7.2]),
+        ("temp got as high as 101R", [38.333]),
+        ("elevated temp sudden onset 103 R", [39.444]),
+        ("rash for 100 days", []),
         ("lung ca 3 yrs ago", []),
     ],
 )

@@ -71,7 +71,7 @@ range ranged ranging running oral po rectal axillary ax tympanic on arrival toda
 high low increased decreased down dropped peaked spiked spike a as found measured noted home from into per ems
 field recorded max maximum est estimated inc incr dec decr rose rising raised went hit peak registered varied
 varying late early mid upper over under above below which that than greater less still then only just cont
-continued counted upt between elevation elevations came count usually
+continued counted reg regular upt between elevation elevations came count usually
 """
 _LINK = rf"(?:\s*(?:[:=~()<>@°-]|at\s+\d{{1,2}}(?::?\d\d)?\s?[ap]m|(?:{'|'.join(_LINKS.split())})(?![a-z]))){{0,6}}+\s*"
 _UNITS = (
@@ -102,7 +102,8 @@ _BY_FORM = re.compile(
 # degrees Fahrenheit somewhere behind a word for temperature: "fever all day, up to 103.7", "inc to 105 R"
 _DEGREES = re.compile(r"(?:9[5-9]|10[0-8])\.\d|(?:99|10[0-7])")
 _TEMPERATURE_WORD = re.compile(r"\b(?:fevers?|temps?|temperature|febrile|tmax|t\s?\d)")
-_TO = re.compile(r"(?:\b(?:to|was|of|reached|hit|over)|>)\s*$")
+_TO = re.compile(r"(?:\b(?:to|was|of|reached|hit|over|as)|>)\s*$")
+_TAKEN = re.compile(r"\s?(?:r|po|ax|rectal|rectally|orally|axillary)(?![a-z])")  # how a temperature was taken
 _END_OF_DEGREES = re.compile(
     r"(?:\s*(?:$|[;,.)&\n-](?!\d)|-(?:9[5-9]|10\d)|(?:r|po|ax|f|for|x|on|by|with|w/|and|last|this|at|today|yesterday|orally|rectal)(?![a-z])))"
 )
@@ -285,7 +286,8 @@ class Measures:
         start, end = match.span("a")
         if not _END_OF_DEGREES.match(low, end):
             return False
-        if "." not in match["a"] and not _TO.search(low, max(0, start - 10), start):
+        introduced = "." in match["a"] or _TAKEN.match(low, end) or _TO.search(low, max(0, start - 10), start)
+        if not introduced:
             return False
         return _TEMPERATURE_WORD.search(_SENTENCE.split(low[max(0, start - 60) : start])[-1]) is not None
 
