@@ -127,53 +127,9 @@ def test_nvil_rows_and_courses(tmp_path: Path) -> None:
         assert {name: len(values) for name, values in course["watched"].items()} == dict.fromkeys(
             ("likelihood", "tag"), len(course["checked"])
         )
-    for file in (tmp_path / "rows").iterdir():
-        file.unlink()
     again = reproduce(cohort(), cohort("test"), plan)  # from the finished courses
     assert again["courses"] == found["courses"]
     assert [(r["model"], r["mrr"]) for r in again["rows"]] == [(r["model"], r["mrr"]) for r in found["rows"]]
-
-
-@pytest.mark.slow
-def test_a_stopped_run_goes_on_with_the_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was done is not done again and comes out the same; other visits, plans or programs use none of it."""
-    plan = replace(QUICK, keep=tmp_path, without=("nvil", TOLERANT, ELKAN_NOTO, INIT, OURS, TAUGHT))
-    test = cohort("test").rows(np.arange(len(cohort("test"))) < 300)
-    whole = reproduce(cohort(), test, replace(plan, keep=None))
-    asked: list[str] = []
-    learn = learning.learn
-
-    def stop_at_the_oracle(cohort: Any, rates: Any, learner: str, **more: Any) -> Any:
-        asked.append(learner)
-        if asked == ["naive", "oracle"] and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            raise KeyboardInterrupt
-        return learn(cohort, rates, learner, **more)
-
-    monkeypatch.setattr(learning, "learn", stop_at_the_oracle)
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(cohort(), test, plan)
-    resumed = reproduce(cohort(), test, plan)
-    assert asked == ["naive", "oracle", "oracle"]
-
-    def timeless(found: dict[str, Any]) -> dict[str, Any]:
-        rows = [row | {"seconds": 0.0} for row in found["rows"]]
-        return json.loads(json.dumps(found | {"rows": rows, "seconds": 0.0}))
-
-    assert timeless(resumed) == timeless(whole)
-    asked.clear()
-    reproduce(cohort(), test, replace(plan, nvil=TINY))  # no row of these depends on it
-    assert asked == []
-    reproduce(cohort(), test, replace(plan, seed=1))
-    assert asked == ["naive", "oracle"]
-    asked.clear()
-    fewer = cohort().rows(np.arange(len(cohort())) % 2 == 0)
-    reproduce(fewer, test, plan)
-    assert asked == ["naive", "oracle"]
-    (tmp_path / "rows" / "Naive-labels.json").write_text("{", encoding="utf-8")  # cut short
-    asked.clear()
-    reproduce(fewer, test, plan)
-    assert asked == ["naive"]
 
 
 @pytest.mark.slow

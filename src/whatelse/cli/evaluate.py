@@ -102,7 +102,7 @@ def reproduce(
 ) -> None:
     """The paper's results table, figure and word list from two cohorts: one page, and results.json.
 
-    Rows are kept in OUT/rows and NVIL runs in OUT/courses: a command that was stopped continues from there.
+    NVIL runs are kept in OUT/courses: a command that was stopped continues them.
 
     Example: whatelse reproduce --train train --test test --without nvil --out report
     """
@@ -132,12 +132,7 @@ def reproduce(
         with progress_bar() as progress:
             results = run(Cohort.open(train), Cohort.open(test), plan, progress)
     except KeyboardInterrupt:
-        if not any(out.glob("rows/*.json")) and not any(out.glob("courses/*")):
-            raise KeyboardInterrupt("stopped before the first row was done; run the same command again") from None
-        raise KeyboardInterrupt(
-            f"stopped; the rows that were done are kept in {out / 'rows'}, NVIL's epochs in {out / 'courses'}: run the "
-            "same command again to continue"
-        ) from None
+        raise KeyboardInterrupt("stopped; run the same command again to continue the NVIL runs") from None
     page = write_report(results, out, "whatelse " + shlex.join(sys.argv[1:]))
     print_results(results)
     typer.echo(f"{results['seconds']:.0f} s; the page is {page}, the numbers are {out / 'results.json'}")

@@ -1,7 +1,4 @@
-"""Experiment: fits every model of the results table on the same visits and measures its held-out tags.
-
-`reproduce` runs it. A finished row can be kept in a folder, so that a stopped run goes on with the next row.
-"""
+"""Experiment: fits every model of the results table on the same visits and measures its held-out tags."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, WhatelseError
 from whatelse.evaluation.calibration import trust
 from whatelse.evaluation.measures import top_terms
-from whatelse.evaluation.result_cache import Measured, ResultCache
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TAUGHT, TOLERANT
 from whatelse.learning import learners as learning
 from whatelse.learning.baselines import elkan_noto, noise_tolerant
@@ -29,10 +25,10 @@ from whatelse.noisyor.heldout_metrics import (
     RANKING_BUDGET,
     RANKING_TOLERANCE,
     HeldoutDraws,
+    Recovery,
     Scorer,
     heldout_tag_scores,
     noisyor_scorer,
-    ranking,
 )
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import JointModel
@@ -53,7 +49,7 @@ class Plan:
     draws       of the hidden tag
     without     rows to leave out, by name ("nvil": Noisy-or final and Random init)
     nvil        settings of NVIL; l2: the weight decays to choose from; every: epochs between two looks
-    keep        folder that keeps rows/ and NVIL's courses/ as they are done: stopped and started again it goes on
+    keep        folder in which NVIL keeps its training runs (courses/), so that a stopped one continues
     """
 
     protocol: Protocol = "all-visits"
@@ -81,12 +77,28 @@ class FittedRow:
     courses: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A row of the results table: how often the model found hidden tags, and in how many seconds it was learned.
+
+    terms    the words with the largest weights; trust: calibration on test visits; None for separate classifiers
+    courses  NVIL's training runs
+    """
+
+    recovery: Recovery
+    seconds: float
+    terms: list[dict[str, Any]] | None
+    trust: dict[str, Any] | None
+    courses: list[dict[str, Any]]
+
+
 @dataclass(eq=False)
 class Experiment:
-    """Learns from `visits`, told `rates`, and asks for the hidden tags (`draws`) of `tested`, model after model.
+    """Learns every model from `visits` with the noise rates `rates`, and asks it for the hidden tags of `tested`.
 
-    `select_by` are visits to choose NVIL's epoch and weight decay by; `test` is the whole test cohort, to see how
-    far answers come true under the protocol of all visits; `about` is a digest of the cohorts, for rows that are kept.
+    select_by  visits by which NVIL's epoch and weight decay are chosen
+    test       the whole test cohort, to measure calibration under the protocol of all visits
+    draws      the hidden tags, the same for all models
     """
 
     visits: Cohort
@@ -97,11 +109,10 @@ class Experiment:
     plan: Plan
     draws: HeldoutDraws
     told: Progress
-    about: str
     decay: float = 0.0  # NVIL's weight decay as chosen for Noisy-or final
 
     def run(self) -> tuple[dict[str, Measured], list[dict[str, str]]]:
-        """The rows by name, as kept or made now; and those that could not be had, with the reason."""
+        """The rows by name; and those that are left out or failed, with the reason."""
         ways: dict[str, Callable[[], FittedRow]] = {
             TOLERANT: lambda: self._separate(noise_tolerant),
             ELKAN_NOTO: lambda: self._separate(elkan_noto),
@@ -113,45 +124,32 @@ class Experiment:
             TAUGHT: lambda: self._by_name(learning.DEFAULT, labels=True),
             ORACLE: lambda: self._by_name("oracle"),
         }
-        cache = ResultCache(self.plan.keep / "rows" if self.plan.keep else None, self.about)
         measured, left_out = {}, []
         for done, (name, way) in enumerate(ways.items()):
             self.told(name, done, len(ways))
-            if why := self._left_out(name):
-                left_out.append({"model": name, "why": why})
-                continue
-            depends = self._depends(name)
-            row = cache.get(name, depends)
-            if row is None:
+            why = self._left_out(name)
+            if not why:
                 try:
-                    row = self._measure(way)
+                    measured[name] = self._measure(way)
                 except WhatelseError as error:  # the other rows are still worth having
-                    left_out.append({"model": name, "why": str(error)})
-                    continue
-                cache.put(name, depends, row)
-            measured[name] = row
-            if name == FINAL:
-                self.decay = next(float(course["l2"]) for course in row.courses if course["selected"])
+                    why = str(error)
+            if why:
+                left_out.append({"model": name, "why": why})
         return measured, left_out
-
-    def _depends(self, name: str) -> list[Any]:
-        """What decides how a row comes out, beside the visits: as JSON values."""
-        plan = self.plan
-        own = [plan.protocol, plan.few_labels, plan.seed, plan.draws]
-        return [*own, asdict(plan.nvil), list(plan.l2), plan.every, self.decay] if name in (FINAL, RANDOM) else own
 
     def _measure(self, way: Callable[[], FittedRow]) -> Measured:
         began = time.perf_counter()
         made = way()
         seconds = time.perf_counter() - began
-        recovery = heldout_tag_scores(
-            made.scorer, self.tested.X, labels_of(self.tested), self.draws, seed=self.plan.seed
-        )
+        recovery = self._heldout(made.scorer, self.draws)
         if made.learned is None:
             return Measured(recovery, seconds, None, None, made.courses)
         asked = self.tested if self.plan.protocol == "paper" else self.test
         found = trust(made.learned.model, asked, visits=TRUSTED, seed=self.plan.seed)
         return Measured(recovery, seconds, top_terms(made.learned, self.visits), found, made.courses)
+
+    def _heldout(self, scorer: Scorer, draws: HeldoutDraws) -> Recovery:
+        return heldout_tag_scores(scorer, self.tested.X, labels_of(self.tested), draws, seed=self.plan.seed)
 
     def _left_out(self, name: str) -> str:
         without = {w.lower() for w in self.plan.without}
@@ -180,6 +178,7 @@ class Experiment:
         alone = NvilSettings(**asdict(self.plan.nvil) | {"supervised": 0.0, "l2": best.settings.l2})
         drift = run_course(*given, alone, self.plan.seed, **self._options)
         told = [c.to_json() | {"start": "moments", "selected": c is best} for c in [*courses, drift]]
+        self.decay = best.settings.l2
         return FittedRow(noisyor_scorer(best.model), Learned(JointModel.plain(best.model), history=best.bound), told)
 
     def _random(self) -> FittedRow:
@@ -209,13 +208,10 @@ class Experiment:
         tag         accuracy of the held-out tag, by one draw
         likelihood  mean of log P(x) over the visits kept apart to select by
         """
-        truth, hidden = labels_of(self.tested)[self.draws.rows], self.draws.hidden[0]
-        confirmed = truth.copy()
-        confirmed[np.arange(len(hidden)), hidden] = False
-        scores = noisyor_scorer(model)(self.tested.X[self.draws.rows], confirmed)
+        first = HeldoutDraws(self.draws.rows, self.draws.hidden[:1])
         found = posterior(model, self.select_by.X, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0)
         return {
-            "tag": float(ranking(scores, ~confirmed, hidden)[:, 0].mean()),
+            "tag": self._heldout(noisyor_scorer(model), first).accuracy.value,
             "likelihood": float(found.log_evidence.mean()),
         }
 

@@ -18,7 +18,6 @@ from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.evaluation.experiment import Experiment, Plan, labels_of
 from whatelse.evaluation.measures import compare, share_closed
-from whatelse.evaluation.result_cache import digest
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, TOLERANT
 from whatelse.learning import learners as learning
 from whatelse.learning.learners import Progress
@@ -40,9 +39,7 @@ def reproduce(train: Cohort, test: Cohort, plan: Plan, progress: Progress | None
     learn_from, select_by, tested = _visits(train, test, plan)
     rates = _rates(learn_from, select_by, plan)
     draws = heldout_tag_draws(labels_of(tested), seed=plan.seed, draws=plan.draws)
-    about = digest(train, test) if plan.keep else ""
-    bench = Experiment(learn_from, select_by, tested, test, rates, plan, draws, told, about)
-    measured, left_out = bench.run()
+    measured, left_out = Experiment(learn_from, select_by, tested, test, rates, plan, draws, told).run()
     recoveries = {name: row.recovery for name, row in measured.items()}
     rows = []
     for name, row in measured.items():
