@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from whatelse.evaluation.report import figures, tables
-from whatelse.evaluation.rows import FINAL, NAIVE, ORACLE, OURS, ordered
+from whatelse.evaluation.report import figures
+from whatelse.evaluation.rows import FINAL, INIT, METRICS, NAIVE, ORACLE, OURS, ordered, row_of
 from whatelse.io.files import write_whole
 from whatelse.io.templates import html, templates
 
@@ -37,10 +37,14 @@ def write_report(results: dict[str, Any], folder: Path, command: str = "") -> Pa
 def render(results: dict[str, Any], command: str = "") -> str:
     """The whole page, figures and style inside it."""
     rows, curves = ordered(results["rows"]), ordered(results["trust"])
-    terms = tables.terms(results["terms"])
-    missing = {"course": not results["courses"], "terms": terms is None, "trust": not curves}
+    terms = {m: results["terms"][m] for m in (FINAL, INIT, OURS) if m in results["terms"]}
+    if FINAL in terms:
+        terms.pop(INIT, None)
+    missing = {"course": not results["courses"], "terms": not terms, "trust": not curves}
     shown = [curve for curve in curves if curve["model"] in (NAIVE, FINAL, OURS, ORACLE)]
     ours = next((found for found in shown if found["model"] == OURS), shown[-1] if shown else None)
+    free = [row for row in rows if not row_of(row["model"]).labels]
+    best = {metric: max((row[metric] for row in free), default=0.0) for metric in METRICS}
     pages = templates("whatelse.evaluation.report")
     pages.filters["count_of"] = "{:,}".format
     return pages.get_template("page.html").render(
@@ -49,17 +53,14 @@ def render(results: dict[str, Any], command: str = "") -> str:
         style=html((files("whatelse.evaluation.report") / "style.css").read_text("utf-8")),
         sections={name: title for name, title in SECTIONS.items() if not missing.get(name)},
         facts=_facts(results),
-        tables={
-            "results": tables.results(rows),
-            "comparisons": tables.comparisons(results["comparisons"]),
-            "closed": tables.closed(results["closed"]),
-            "by_condition": tables.by_condition(results["conditions"], rows),
-            "terms": terms,
-            "rates": tables.rates(results["rates"]),
-            "updates": tables.updates(shown),
-            "parts": tables.parts(shown),
-            "burden": tables.burden(ours) if ours else None,
-        },
+        rows=rows,
+        pairs=dict.fromkeys((entry["from"], entry["to"]) for entry in results["comparisons"]),
+        metrics=METRICS,
+        models=row_of,
+        best={row["model"]: best for row in free},
+        terms=terms,
+        shown=shown,
+        ours=ours,
         figures={
             "scores": html(figures.scores(rows)),
             "course": html(figures.course(results["courses"])) if results["courses"] else None,
