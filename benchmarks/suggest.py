@@ -21,7 +21,7 @@ import numpy as np
 
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.discovery.edit import add_phrase, save_conditions
-from whatelse.annotators.discovery.phrases import Phrase, PhraseTable, from_cohort, from_visits
+from whatelse.annotators.discovery.phrases import Phrase, PhraseTable, from_visits
 from whatelse.annotators.discovery.suggest import Suggestion, by_condition, suggest
 from whatelse.annotators.noise_rates import NoiseRates
 from whatelse.cohort import Cohort, build_cohort
@@ -75,7 +75,6 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10)
     parser.add_argument("--seen", type=int, default=0, help="labels that suggestions may use")
     parser.add_argument("--enough", type=float, default=0.7, help="share of the visits looked at")
-    parser.add_argument("--without-notes", action="store_true", help="candidates among the cohort's findings only")
     parser.add_argument("--only", nargs="+", help="conditions to suggest for")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", action="store_true", help="list every suggestion, + for the accepted ones")
@@ -95,7 +94,7 @@ def main() -> None:
     print(f"{len(train):,} visits to learn from, {len(test.multi()):,} with two or more conditions to test on")
     print(f"anchors as given: {accuracy(train, test)}", flush=True)
     began = time.perf_counter()
-    table = from_cohort(train) if args.without_notes else from_visits(train, visits(args.train))
+    table = from_visits(train, visits(args.train))
     found = suggest(hidden(train, args.seen, args.seed), table, most=args.most, conditions=args.only)
     seconds = time.perf_counter() - began
     accepted = person(train, table, found, args.enough, args.seed)

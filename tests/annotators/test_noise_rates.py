@@ -27,7 +27,6 @@ def test_bayes_rule_holds_cell_by_cell() -> None:
     np.testing.assert_allclose(rates.anchor_rate, both + (1 - PRIOR) * FALSE)
     np.testing.assert_allclose(rates.ppv * rates.anchor_rate, both)
     np.testing.assert_allclose(rates.fn * (1 - rates.anchor_rate), PRIOR - both)
-    np.testing.assert_allclose((1 - rates.leak) * rates.fail, 1 - SENS)
 
 
 def test_whichever_way_they_are_given_it_is_one_object() -> None:

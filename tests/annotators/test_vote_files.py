@@ -95,9 +95,9 @@ def test_columns_that_look_like_labels_of_no_condition_are_named(tmp_path: Path)
     path = tmp_path / "labels.csv"
     one, two = cohort().ids[:2]
     path.write_text(f"id,fall,gout,note,empty,weight\n{one},1,0,1,,2\n{two},0,,well,,1\n", encoding="utf-8")
-    assert read_vote_file(path, cohort()).unused == ("gout",)
+    assert read_vote_file(path, cohort())[1] == ("gout",)
     path.write_text(f"id,condition,label,sure\n{one},fall,1,1\n", encoding="utf-8")
-    assert read_vote_file(path, cohort()).unused == ()
+    assert read_vote_file(path, cohort())[1] == ()
 
 
 @pytest.mark.parametrize(("delimiter", "encoding"), [(";", "cp1252"), ("\t", "utf-8"), (",", "utf-8-sig")])

@@ -182,9 +182,7 @@ def test_reproduce(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "report" / "index.html").read_text("utf-8").startswith("<!doctype html>")
 
 
-def test_a_stopped_command_says_how_to_continue(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_command_says_how_to_continue(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from whatelse.learning import learners
 
     where = ("--train", folder / "train", "--test", folder / "test", "--out", tmp_path / "report", "--draws", 1)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whatelse.evaluation.burden import burden
-from whatelse.evaluation.reliability import at_threshold, by_condition, by_length, ratio, reliability
+from whatelse.evaluation.reliability import at_threshold, burden, by_condition, by_length, ratio, reliability
 from whatelse.evaluation.updates import SHOWN, answers_of, log_loss, moves, update
 from whatelse.noisyor import NoisyOr, posterior, sample
 

@@ -16,8 +16,7 @@ from whatelse.annotators.vote_files import read_votes
 from whatelse.cli import app
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import CohortError, InputError
-from whatelse.lifecycle.label_next import LabelNext, guess_probabilities, informativeness, label_next
-from whatelse.lifecycle.label_sheets import write_sheet
+from whatelse.lifecycle.label_next import LabelNext, guess_probabilities, informativeness, label_next, write_sheet
 from whatelse.sources import write_visits
 from whatelse.visits import Visit
 

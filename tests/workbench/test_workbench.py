@@ -13,16 +13,16 @@ import pytest
 
 from tests.support.bench_department import CONDITIONS, has_seen_all, new_bench, run
 from whatelse.annotators import AnchorSet
+from whatelse.annotators.anchor_uses import as_anchor
 from whatelse.annotators.discovery import edit
 from whatelse.annotators.discovery.phrases import from_visits
-from whatelse.annotators.discovery.trial import as_anchor
 from whatelse.annotators.label_set import LabelSet
 from whatelse.annotators.vote_files import read_votes
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort.findings import Finder
 from whatelse.errors import ConditionError, InputError, WhatelseError
-from whatelse.lifecycle.heldout_anchors import ANCHOR_RANK, heldout_anchor_rows
-from whatelse.lifecycle.model_view import ModelView, shared_conditions
+from whatelse.lifecycle.compare import ANCHOR_RANK, heldout_anchor_rows
+from whatelse.lifecycle.paired import ModelView, shared_conditions
 from whatelse.lifecycle.rebuild import records_of
 from whatelse.lifecycle.refit import held_out
 from whatelse.noisyor.heldout_metrics import heldout_anchor_draws

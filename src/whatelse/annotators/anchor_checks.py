@@ -19,15 +19,30 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.stats import chi2, false_discovery_control, poisson
 
 from whatelse.annotators import NoiseRates
-from whatelse.annotators.overlaps import Overlap, overlaps
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
-from whatelse.types import Floats
+from whatelse.types import Bools, Floats, Indices
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A condition whose anchor fires in `both` of some visits, `lift` times as often as chance."""
+
+    condition: str
+    both: int
+    lift: float
+
+
+def overlaps(cohort: Cohort, rows: Indices, i: int) -> tuple[Overlap, ...]:
+    """Conditions other than i whose anchors fire in 5 or more of these visits and twice as often as chance."""
+    both = cohort.A[rows].sum(0)
+    lift = both * len(cohort) / np.maximum(cohort.A.sum(0) * len(rows), 1)
+    worst = sorted((c for c in range(both.size) if c != i and both[c] >= 5 and lift[c] >= 2), key=lambda c: -both[c])
+    return tuple(Overlap(cohort.conditions[c], int(both[c]), round(float(lift[c]), 2)) for c in worst)
 
 
 @dataclass(frozen=True)
@@ -138,7 +153,7 @@ def _dependence(known: Cohort, fdr: float, min_odds: float) -> list[tuple[Depend
     return out
 
 
-def mantel_haenszel(A: NDArray[np.bool_], Y: NDArray[np.bool_], X: csr_matrix) -> tuple[Floats, Floats, Floats, Floats]:
+def mantel_haenszel(A: Bools, Y: Bools, X: csr_matrix) -> tuple[Floats, Floats, Floats, Floats]:
     """(observed, expected, variance, common odds ratio), each (m, n), of anchor i and finding j given condition i.
 
     The odds ratio is Mantel and Haenszel's, with 1/4 added above and below: half a visit in each of four cells.
@@ -161,7 +176,7 @@ def mantel_haenszel(A: NDArray[np.bool_], Y: NDArray[np.bool_], X: csr_matrix) -
     return observed, expected, variance, (top + 0.25) / (bottom + 0.25)
 
 
-def _product(rows: NDArray[np.bool_], X: csr_matrix) -> Floats:
+def _product(rows: Bools, X: csr_matrix) -> Floats:
     """(m, n) how many of each column's rows have each finding."""
     counts: Floats = (csr_matrix(rows.T.astype(np.float64)) @ X.astype(np.float64)).toarray()
     return counts

@@ -6,17 +6,19 @@ the records: they are for the eyes of whoever may read those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
-from whatelse.annotators.anchors import Anchor
+from whatelse.annotators.anchors import Anchor, AnchorSet, Condition
 from whatelse.cohort import Vocabulary
 from whatelse.cohort.findings import Finder
-from whatelse.text import tokenize
-from whatelse.visits import CODE_FIELDS, Code, Visit
+from whatelse.text import Rules, tokenize
+from whatelse.text.lexicon import EMPTY, Lexicon
+from whatelse.visits import CODE_FIELDS, Visit
 
-AROUND = 30  # characters of a note shown on either side
+AROUND, FAR_AROUND = 30, 90  # characters of a note shown on either side: in a list, and to judge by
 
 
 @dataclass(frozen=True)
@@ -50,43 +52,60 @@ class AnchorUse:
 
 def anchor_uses(vocabulary: Vocabulary, visits: Iterable[Visit], examples: int = 2) -> list[AnchorUse]:
     """Every anchor of the vocabulary's conditions, in order, counted over the visits. O(length of the records)."""
-    anchors, finder = vocabulary.anchors, vocabulary.reader.finder
-    uses = {
-        (i, k): AnchorUse(c.name, a.how, a.value, a.fields, problem=_problem(a, finder))
-        for i, c in enumerate(anchors.conditions)
-        for k, a in enumerate(c.anchors)
-    }
-    codes: dict[tuple[str, Code], list[tuple[int, int]]] = {}
-    for visit in visits:
-        places: dict[tuple[int, int], Excerpt] = {}
-        for found in finder.anchor_mentions([visit]):
-            key = found.condition, found.anchor
-            if key not in places:
-                text = getattr(visit, found.field)
-                places[key] = cut_excerpt(visit.id, found.field, text, found.start, found.end, AROUND)
-        for name in CODE_FIELDS:
-            for code in getattr(visit, name) or ():
-                if (name, code) not in codes:
-                    codes[name, code] = [
-                        (i, k)
-                        for i, c in enumerate(anchors.conditions)
-                        for k, anchor in enumerate(c.anchors)
-                        if name in anchor.fields and anchor.matches(code)
-                    ]
-                for key in codes[name, code]:
-                    shown = code.name or f"{code.system} {code.code}"
-                    places.setdefault(key, Excerpt(visit.id, name, shown, 0, len(shown)))
-        conditions = [i for i, _ in places]
-        for key, example in places.items():
-            use = uses[key]
+    pairs = [(c.name, anchor) for c in vocabulary.anchors.conditions for anchor in c.anchors]
+    finder = vocabulary.reader.finder
+    uses = [AnchorUse(c, a.how, a.value, a.fields, problem=_problem(a, finder)) for c, a in pairs]
+    found = mentions(visits, [a for _, a in pairs], vocabulary.rules, vocabulary.lexicon, AROUND)
+    for _, of_visit in groupby(found, key=lambda mention: mention[1].visit):
+        here = list(of_visit)
+        conditions = [uses[which].condition for which, _ in here]
+        for which, excerpt in here:
+            use = uses[which]
             use.visits += 1
-            use.alone += conditions.count(key[0]) == 1
+            use.alone += conditions.count(use.condition) == 1
             if len(use.examples) < examples:
-                use.examples.append(example)
-    for use in uses.values():
+                use.examples.append(excerpt)
+    for use in uses:
         if not use.visits and use.problem is None:
             use.problem = "never fires"
-    return list(uses.values())
+    return uses
+
+
+def mentions(
+    visits: Iterable[Visit],
+    anchors: Sequence[Anchor],
+    rules: str | Rules,
+    lexicon: Lexicon = EMPTY,
+    around: int = FAR_AROUND,
+) -> Iterator[tuple[int, Excerpt]]:
+    """(which anchor, excerpt) for the first mention of each anchor in each visit.
+
+    around  characters of the note on either side of a mention
+    """
+    conditions = tuple(Condition(str(a), str(a), "acute", {}, (anchor,)) for a, anchor in enumerate(anchors))
+    if not conditions:
+        return
+    finder = Finder(AnchorSet(conditions), rules, lexicon)
+    for visit in visits:
+        seen: set[int] = set()
+        for there in finder.anchor_mentions([visit]):
+            if there.condition not in seen:
+                seen.add(there.condition)
+                yield there.condition, _cut(visit, there.field, there.start, there.end, around)
+        for name in CODE_FIELDS:
+            for code in getattr(visit, name) or ():
+                shown = code.name or f"{code.system} {code.code}"
+                for which in set(finder.code(name, code)[1]) - seen:
+                    seen.add(which)
+                    yield which, Excerpt(visit.id, name, shown, 0, len(shown))
+
+
+def as_anchor(phrase: str, key: str = "notes", system: str | None = None, source: str = "the phrase") -> Anchor:
+    """The anchor that a phrase would be, as a conditions file under `key` would have it."""
+    within: Any = {system: [phrase]} if key == "coded" else [phrase]
+    entry = {"conditions": [{"name": "tried", "anchors": {key: within}}]}
+    (anchor,) = AnchorSet.from_json(entry, source).conditions[0].anchors
+    return anchor
 
 
 def _problem(anchor: Anchor, finder: Finder) -> str | None:
@@ -100,9 +119,10 @@ def _problem(anchor: Anchor, finder: Finder) -> str | None:
     return None
 
 
-def cut_excerpt(visit: str, note: str, text: str, start: int, end: int, around: int) -> Excerpt:
-    """text[start:end] with up to so many characters of the note on either side; "…" where the note goes on."""
+def _cut(visit: Visit, note: str, start: int, end: int, around: int) -> Excerpt:
+    """text[start:end] of a note with up to so many characters on either side; "…" where the note goes on."""
+    text = getattr(visit, note)
     first, last = max(start - around, 0), min(end + around, len(text))
     before, after = "…" * (first > 0), "…" * (last < len(text))
     offset = len(before) - first
-    return Excerpt(visit, note, before + text[first:last] + after, start + offset, end + offset)
+    return Excerpt(visit.id, note, before + text[first:last] + after, start + offset, end + offset)

@@ -85,7 +85,7 @@ class Decisions:
     chance: dict[tuple[str, str], float]
     weight: dict[tuple[str, str], float]
 
-    def labels(self, cohort: Cohort, *, weighted: bool = True) -> LabelSet:
+    def labels(self, cohort: Cohort) -> LabelSet:
         """The decisions as labels of a cohort. Visits and conditions that the cohort does not have are ignored.
 
         The votes are of one annotator, `PEOPLE`: the first decision on each tag, the second, and so on.
@@ -105,7 +105,7 @@ class Decisions:
             value[v, i], known[v, i] = opinion.confirmed, True
             count[v, i] += 1
             key = opinion.visit, opinion.condition
-            probability[v, i], weight[v, i] = self.chance[key], self.weight[key] if weighted else 1.0
+            probability[v, i], weight[v, i] = self.chance[key], self.weight[key]
         rates = {"sensitivity": np.full(shape[1], 1 - self.false_reject)}
         rates["false_positive"] = np.full(shape[1], self.false_confirm)
         votes = tuple(Votes(PEOPLE, value, known, weight, "person", **rates) for value, known in layers)

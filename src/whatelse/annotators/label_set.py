@@ -83,12 +83,12 @@ class LabelSet:
         A label that two files agree on counts once, with the first file's weight.
         """
         files = [(path, read_vote_file(path, cohort, others=others)) for path in paths]
-        found = cls.of_votes([votes for _, file in files for votes in file.votes], cohort)
+        found = cls.of_votes([each for _, (votes, _) in files for each in votes], cohort)
         if paths and not found.visits:
             raise InputError(
                 f"no visit of the cohort has a label in {', '.join(map(str, paths))}: are the ids those of the cohort?"
             )
-        return replace(found, unused=tuple((path, column) for path, file in files for column in file.unused))
+        return replace(found, unused=tuple((path, column) for path, (_, unused) in files for column in unused))
 
     @property
     def visits(self) -> int:

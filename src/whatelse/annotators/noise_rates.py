@@ -61,10 +61,7 @@ class NoiseRates:
     intervals: Mapping[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        prior = np.array(self.prior, dtype=np.float64, ndmin=1)
-        names = tuple(self.conditions) or tuple(str(i) for i in range(prior.size))
-        if prior.shape != (len(names),):
-            raise ModelError(f"prior has shape {prior.shape}, needs ({len(names)},): one rate for each condition")
+        names = tuple(self.conditions) or tuple(str(i) for i in range(np.size(self.prior)))
         object.__setattr__(self, "conditions", names)
         for name in RATES[:3]:
             value = np.array(getattr(self, name), dtype=np.float64, ndmin=1)
@@ -73,9 +70,7 @@ class NoiseRates:
             object.__setattr__(self, name, value)
         for name, limits in self.intervals.items():
             if name not in RATES or np.shape(limits) != (len(names), 2):
-                raise ModelError(
-                    f"interval {name!r} of shape {np.shape(limits)}: needs one of {RATES} and ({len(names)}, 2)"
-                )
+                raise ModelError(f"interval {name!r} of shape {np.shape(limits)}: needs ({len(names)}, 2) limits")
 
     @property
     def m(self) -> int:
@@ -97,16 +92,6 @@ class NoiseRates:
     def fn(self) -> Floats:
         """P(Y = 1 | A = 0), (m,); the prior where the anchor always fires."""
         return _ratio((1 - self.sensitivity) * self.prior, 1 - self.anchor_rate, self.prior)
-
-    @property
-    def leak(self) -> Floats:
-        """The anchor's leak in the noisy-or model, (m,): l = P(A = 1 | Y = 0)."""
-        return self.false_positive
-
-    @property
-    def fail(self) -> Floats:
-        """The anchor's failure probability, (m,): (1 - l) f = P(A = 0 | Y = 1). Above 1 where uninformative."""
-        return _ratio(1 - self.sensitivity, 1 - self.false_positive, np.ones(self.m))
 
     @property
     def uninformative(self) -> tuple[str, ...]:
@@ -146,15 +131,9 @@ class NoiseRates:
         if Y is None:
             raise ModelError("there are no labels to count noise rates in: give Y, or a cohort with labels")
         a, y = _dense("A", A), _dense("Y", Y)
-        if a.shape != y.shape:
-            raise ModelError(
-                f"A has shape {a.shape} and Y {y.shape}: both need one row a visit and one column a condition"
-            )
-        if not len(a):
-            raise ModelError("no visits to count noise rates in")
-        told = np.ones_like(y) if known is None else _dense("known", known)
-        if told.shape != y.shape:
-            raise ModelError(f"known has shape {told.shape} and Y {y.shape}: needs the same")
+        if a.shape != y.shape or not len(a):
+            raise ModelError(f"A has shape {a.shape} and Y {y.shape}: both need a row a visit and a column a condition")
+        told = _known(known, y)
         some = np.asarray(told.any(0))
         if not some.all():
             names = tuple(conditions) or tuple(str(i) for i in range(some.size))
@@ -229,9 +208,7 @@ class NoiseRates:
         w = np.ones(rows.size) if weights is None else np.asarray(weights, dtype=np.float64)
         if w.shape not in (rows.shape, y.shape) or not np.isfinite(w).all() or not (w > 0).all():
             raise ModelError(f"weights of shape {w.shape} for {rows.size} labelled visits: needs one above 0 for each")
-        told = np.ones_like(y) if known is None else _dense("known", known)
-        if told.shape != y.shape:
-            raise ModelError(f"known has shape {told.shape} and Y_labelled {y.shape}: needs the same")
+        told = _known(known, y)
         on, off = (anchors.sum(0), (~anchors).sum(0)) if fired is None else fired
         odds = MISSED * (np.asarray(on) + 0.5) / (np.asarray(off) + 0.5)
         right, wrong = effective_counts(y, told & anchors[rows], w)
@@ -272,8 +249,7 @@ class NoiseRates:
             ways = " or ".join("(" + ", ".join(way) + ")" for way in _GIVEN)
             raise ModelError(f"rates given: {', '.join(sorted(given)) or 'none'}; give {ways}")
         value = {name: np.array(v, dtype=np.float64, ndmin=1) for name, v in given.items()}
-        size = {v.shape for v in value.values()}
-        if len(size) > 1 or any(v.ndim != 1 for v in value.values()):
+        if len({v.shape for v in value.values()}) > 1:
             raise ModelError(f"rates of different shapes: {', '.join(f'{k} {v.shape}' for k, v in value.items())}")
         names = tuple(conditions) or tuple(str(i) for i in range(value[next(iter(value))].size))
         for name, v in value.items():
@@ -344,6 +320,14 @@ def _dense(name: str, value: Any) -> Bools:
     if array.ndim != 2:
         raise ModelError(f"{name} has {array.ndim} dimensions, needs 2: one row a visit, one column a condition")
     return array.astype(bool)
+
+
+def _known(known: Any, y: Bools) -> Bools:
+    """(N, m) which labels of y are known; None: all."""
+    told = np.ones_like(y) if known is None else _dense("known", known)
+    if told.shape != y.shape:
+        raise ModelError(f"known has shape {told.shape} and the labels have {y.shape}: both need the same")
+    return told
 
 
 def _ratio(top: Floats, bottom: Floats, otherwise: Floats) -> Floats:

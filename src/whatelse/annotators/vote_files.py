@@ -42,21 +42,15 @@ Others = Literal["refuse", "skip"]
 MEANING = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0, "": -1, "none": -1, "nan": -1}
 
 
-@dataclass(frozen=True)
-class VoteFile:
-    """Votes of a file, one entry for each annotator, and columns that hold 1, 0 and blanks but are no condition."""
-
-    votes: tuple[Votes, ...]
-    unused: tuple[str, ...] = ()
-
-
 def read_votes(path: str | Path, cohort: Cohort, *, others: Others = "refuse") -> tuple[Votes, ...]:
     """Votes of a file on the visits of a cohort, one entry for each annotator. See `read_vote_file`."""
-    return read_vote_file(Path(path), cohort, others=others).votes
+    return read_vote_file(Path(path), cohort, others=others)[0]
 
 
-def read_vote_file(path: Path, cohort: Cohort, *, others: Others = "refuse") -> VoteFile:
-    """Read a file of labels or votes in one pass. O(rows m) time.
+def read_vote_file(
+    path: Path, cohort: Cohort, *, others: Others = "refuse"
+) -> tuple[tuple[Votes, ...], tuple[str, ...]]:
+    """Votes, one entry for each annotator, and columns that hold 1, 0 and blanks but are no condition. O(rows m).
 
     others  ids that are not in the cohort: "refuse" the file, or "skip" them where the file is known to hold labels of
             other visits too
@@ -101,7 +95,7 @@ def read_vote_file(path: Path, cohort: Cohort, *, others: Others = "refuse") -> 
     weight[np.isnan(weight)] = 1.0
     kind: Kind = "program" if form.annotator else "label"
     votes = tuple(Votes(name or path.name, own == 1, own >= 0, weight, kind) for name, own in cells.items())
-    return VoteFile(votes, tuple(sorted(unused & filled)))
+    return votes, tuple(sorted(unused & filled))
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,8 @@ class _Form:
     def of(cls, row: dict[str, Any], conditions: tuple[str, ...], path: Path) -> _Form:
         id_column = next((name for name in IDS if name in row), None)
         if id_column is None:
-            raise InputError(f"needs a column of visit ids named {', '.join(IDS)}; it has {_names(row)}", file=path)
+            has = ", ".join(list(row)[:8])
+            raise InputError(f"needs a column of visit ids named {', '.join(IDS)}; it has {has}", file=path)
         index = {c: i for i, c in enumerate(conditions)}
         if (label := _label_column(row)) is not None:
             return cls(id_column, label, ANNOTATOR if ANNOTATOR in row else "", index, set())
@@ -130,10 +125,10 @@ class _Form:
         if self.label:
             condition = _text(row["condition"])
             if condition not in self.index:
-                raise InputError(
-                    f"names a condition that the cohort does not have{_suggest(condition, self.index)}",
-                    file=path, row=number, column="condition",
-                )  # fmt: skip
+                near = meant_name(condition, self.index)
+                hint = f"did you mean {near!r}?" if near else f"its conditions are {', '.join(self.index)}"
+                problem = f"names a condition that the cohort does not have; {hint}"
+                raise InputError(problem, file=path, row=number, column="condition")
             pairs = [(self.index[condition], self.label)]
         else:
             pairs = [(i, c) for c, i in self.index.items() if c in row]
@@ -177,14 +172,9 @@ def _check_columns(row: dict[str, Any], index: dict[str, int], path: Path) -> No
     if not index.keys() & row.keys():
         raise InputError(
             "needs a column for each condition, or columns 'condition' and 'label'; "
-            f"it has {_names(row)}, and the cohort's conditions are {', '.join(index)}",
+            f"it has {', '.join(list(row)[:8])}, and the cohort's conditions are {', '.join(index)}",
             file=path,
         )
-
-
-def _suggest(condition: str, index: dict[str, int]) -> str:
-    near = meant_name(condition, index)
-    return f"; did you mean {near!r}?" if near else f"; its conditions are {', '.join(index)}"
 
 
 def _refuse_unmatched(unmatched: dict[str, int], visits: dict[str, int], path: Path, column: str) -> None:
@@ -257,7 +247,3 @@ def table_rows(path: Path, conditions: Collection[str] = ()) -> Iterator[dict[st
 
 def _text(value: Any) -> str:
     return "" if value is None else str(int(value)) if isinstance(value, bool) else str(value).strip()
-
-
-def _names(row: dict[str, Any]) -> str:
-    return ", ".join(list(row)[:8])

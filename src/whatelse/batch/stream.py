@@ -18,20 +18,24 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 
 from whatelse.batch.answers import AT_ONCE, Asked, answers, schema_of
-from whatelse.batch.output import check_output, write_rows
 from whatelse.cohort.batches import BatchReader
-from whatelse.errors import InputError, WhatelseError
-from whatelse.io.files import write_whole
+from whatelse.errors import InputError, OutputError, WhatelseError
+from whatelse.io.files import write_whole, writing
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
 KEPT = 10_000  # answers in a part: a stop loses fewer
 AHEAD = 3  # batches handed out for each worker
+FORMATS = (".parquet", ".csv", ".jsonl")
+DIGITS = 6  # of a probability in text; the certified error is a thousandth
 Told = Callable[[str, int, int], None]
 
 
@@ -62,7 +66,7 @@ def tag_file(
     workers  processes; None: one a core
     """
     target = Path(out)
-    check_output(target)
+    _check_output(target)
     tagger = Tagger.load(model)
     Asked.of(tagger, confirmed, rejected)
     plan = {"model": tagger.digest_, "confirmed": list(confirmed), "rejected": list(rejected), "visits": about}
@@ -77,7 +81,7 @@ def tag_file(
         parts.add(batch)
         tell("tagging visits", parts.rows, 0)
     parts.flush()
-    uncertified = write_rows(parts.batches(), schema_of(tagger), target)
+    uncertified = _write_rows(parts.batches(), schema_of(tagger), target)
     parts.remove()
     return Done(parts.rows, before, uncertified)
 
@@ -166,3 +170,49 @@ class _Parts:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# ---- the file
+
+
+def _check_output(path: Path) -> None:
+    """OutputError unless the file's name says a format and its folder is there."""
+    if path.suffix.lower() not in FORMATS:
+        raise OutputError(f"{path}: tags are written as {', '.join(FORMATS)}: give the file such a name")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path}: its folder does not exist; make it first")
+
+
+def _write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
+    """Write the file; returns how many rows are not certified."""
+    counts = [0]
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            counts[0] += batch.num_rows - (pc.sum(batch.column("certified")).as_py() or 0)
+            yield batch
+
+    with writing(path) as stream:
+        kind = path.suffix.lower()
+        if kind == ".parquet":
+            with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+                for batch in counted():
+                    writer.write_batch(batch)
+        elif kind == ".csv":
+            with pacsv.CSVWriter(stream, schema) as writer:
+                for batch in counted():
+                    writer.write_batch(_rounded(batch))
+        else:
+            _write_lines(counted(), stream)
+    return counts[0]
+
+
+def _write_lines(batches: Iterable[pa.RecordBatch], stream: IO[bytes]) -> None:
+    dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    for batch in batches:
+        stream.write("".join([dump(row) + "\n" for row in _rounded(batch).to_pylist()]).encode())
+
+
+def _rounded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [pc.round(c, DIGITS) if pa.types.is_floating(c.type) else c for c in batch.columns]
+    return pa.record_batch(columns, schema=batch.schema)

@@ -112,7 +112,7 @@ def suggest(
     """
     from whatelse.annotators.discovery.edit import read_refused
     from whatelse.annotators.discovery.meanings import Meanings
-    from whatelse.annotators.discovery.phrases import from_cohort, from_visits
+    from whatelse.annotators.discovery.phrases import from_visits
     from whatelse.annotators.discovery.suggest import suggest as find
     from whatelse.cohort import Cohort
     from whatelse.tagger import Tagger
@@ -129,15 +129,9 @@ def suggest(
         if tagger.vocabulary_.names != opened.vocabulary.names or tagger.conditions_ != opened.conditions:
             raise CohortError(f"{model} has other findings or conditions than {cohort}: give a model learned from it")
         probability = tagger.predict_proba(opened)
-    files = opened.about.get("files") or ()
-    if visits or (files and all(Path(file).exists() for file in files)):
-        table = from_visits(opened, _records(opened, visits))
-    else:
-        print_note("the records cannot be found: only the cohort's own findings are candidates; give --visits")
-        table = from_cohort(opened)
     found = find(
         opened,
-        table,
+        from_visits(opened, _records(opened, visits)),
         meanings=Meanings.of(knowledge),
         conditions=condition or None,
         probability=probability,
@@ -261,14 +255,14 @@ def _records(cohort: Cohort, files: list[Path]) -> Iterable[Visit]:
 
 def _examples(cohort: Cohort, found: list[Suggestion], visits: Iterable[Visit]) -> dict[int, list[Excerpt]]:
     """The first mentions of each suggestion in visits where its condition's anchor is silent."""
-    from whatelse.annotators.discovery.trial import as_anchor, mentions
+    from whatelse.annotators.anchor_uses import as_anchor, mentions
 
     row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
     column = [cohort.conditions.index(s.condition) for s in found]
     shown: dict[int, list[Excerpt]] = {}
     known = (visit for visit in visits if visit.id in row_of)
     anchors = [as_anchor(s.phrase, s.key, s.system) for s in found]
-    there = mentions(known, anchors, cohort.vocabulary.rules, cohort.vocabulary.lexicon) if anchors else ()
+    there = mentions(known, anchors, cohort.vocabulary.rules, cohort.vocabulary.lexicon)
     for at, excerpt in there:
         if len(shown.get(at, ())) < EXAMPLES and not cohort.A[row_of[excerpt.visit], column[at]]:
             shown.setdefault(at, []).append(excerpt)

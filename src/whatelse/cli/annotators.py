@@ -13,6 +13,7 @@ from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
+    from whatelse.annotators.analysis import AnnotatorRow
     from whatelse.annotators.vote_files import Others
     from whatelse.annotators.votes import Votes
     from whatelse.cohort import Cohort
@@ -65,10 +66,7 @@ def annotators(
     if as_json:
         print_json({"annotators": [asdict(row) for row in rows], "by_condition": by_condition})
         return
-    shares = ("coverage", "overlap", "conflict", "error", "sensitivity", "false_positive")
-    head = ("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
-    all_of = [(r.annotator, r.kind, f"{r.votes:,}", *(f"{getattr(r, name):.1%}" for name in shares)) for r in rows]
-    print_table(head, all_of)
+    print_annotators(rows)
     each = []
     for row in by_condition:
         counts = (f"{row[name]:,}" for name in ("votes", "yes", "labelled"))
@@ -79,6 +77,18 @@ def annotators(
     if each:
         names = ("annotator", "condition", "votes", "yes", "also labelled", "sensitivity", "false +", "a yes is worth")
         print_table(names, each, "by condition")
+
+
+def print_annotators(rows: Sequence[AnnotatorRow]) -> None:
+    """Print a table with a row for each annotator."""
+    shares = ("coverage", "overlap", "conflict", "error", "sensitivity", "false_positive")
+    head = ("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
+    cells = [(r.annotator, r.kind, f"{r.votes:,}", *(_share(getattr(r, name)) for name in shares)) for r in rows]
+    print_table(head, cells)
+
+
+def _share(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1%}"
 
 
 def read_vote_files(paths: Sequence[Path], cohort: Cohort, others: Others) -> list[Votes]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from whatelse.cli import options
-from whatelse.cli.annotators import read_vote_files
+from whatelse.cli.annotators import print_annotators, read_vote_files
 from whatelse.cli.database import open_decisions
 from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import fit_on_spark
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from whatelse.annotators import NoiseRates
     from whatelse.annotators.data_checks import Doubt
     from whatelse.annotators.label_set import LabelSet
+    from whatelse.annotators.votes import Votes
     from whatelse.cohort import Cohort
 
 FEW_DOUBTS = 4  # doubts about single conditions that are printed one by one
@@ -60,6 +61,7 @@ def fit(
     from sklearn.exceptions import ConvergenceWarning
 
     from whatelse.annotators.data_checks import doubts, refuse_hopeless, sketch
+    from whatelse.annotators.votes import Votes
     from whatelse.cohort import Cohort
     from whatelse.cohort.folder import vocabulary_of
     from whatelse.learning import learners as learning
@@ -96,6 +98,9 @@ def fit(
             tagger.fit(opened, votes=lesson, rates=given, progress=progress)
         seconds = time.perf_counter() - began
         tagger.notes_["learned_from"] = sketch(opened)
+        own = Votes.of_cohort(opened)
+        sources = () if given is not None else (own,) if lesson is None else lesson.votes
+        _print_annotators([v for v in sources if v.visits], opened, tagger.rates_)
     digest = tagger.save(out)
     for condition in tagger.rates_.uninformative:
         print_note(f"the anchor of {condition} is uninformative: it fires as often without the condition as with it")
@@ -189,6 +194,15 @@ def read_lesson(
             raise InputError("no visit of the cohort was decided on: build a cohort of the visits that were served")
         lesson = lesson.then(decided)
     return lesson, from_files
+
+
+def _print_annotators(votes: Sequence[Votes], cohort: Cohort, rates: NoiseRates) -> None:
+    """Print coverage, overlap, conflict and error of all sources of votes; anchors have the rates that were learned."""
+    from whatelse.annotators.analysis import analyse_annotators
+    from whatelse.annotators.votes import Votes
+
+    anchors = Votes.of_anchors(cohort).with_rates(rates.sensitivity, rates.false_positive)
+    print_annotators(analyse_annotators([*votes, anchors]))
 
 
 def _print_knowledge(kept: object) -> None:

@@ -42,9 +42,8 @@ def label_next(
 
     from whatelse.annotators.vote_files import read_votes
     from whatelse.cohort import Cohort
-    from whatelse.lifecycle.label_next import guess_probabilities
+    from whatelse.lifecycle.label_next import guess_probabilities, write_sheet
     from whatelse.lifecycle.label_next import label_next as choose
-    from whatelse.lifecycle.label_sheets import write_sheet
     from whatelse.tagger import Tagger
 
     opened = Cohort.open(cohort)

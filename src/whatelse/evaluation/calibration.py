@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from whatelse.cohort import Cohort
-from whatelse.evaluation.burden import burden
-from whatelse.evaluation.reliability import by_condition, by_length, expected_over_observed, reliability
+from whatelse.evaluation.reliability import burden, by_condition, by_length, expected_over_observed, reliability
 from whatelse.evaluation.updates import answers_of, log_loss, moves, update
 from whatelse.noisyor.joint import Model
 

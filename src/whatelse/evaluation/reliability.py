@@ -18,6 +18,7 @@ from whatelse.noisyor.heldout_metrics import Interval, resample_counts
 from whatelse.types import Bools, Floats
 
 CLIP = 1e-6
+THRESHOLDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 
 
@@ -100,3 +101,30 @@ def at_threshold(probability: Floats, truth: Bools, known: Bools, threshold: flo
 def by_condition(probability: Floats, truth: Bools) -> list[Interval]:
     """Expected over observed of each condition, with intervals over visits."""
     return [ratio(probability[:, i], truth[:, i].astype(float)) for i in range(truth.shape[1])]
+
+
+def burden(
+    probability: Floats, truth: Bools, anchors: Bools, thresholds: tuple[float, ...] = THRESHOLDS
+) -> list[dict[str, Any]]:
+    """What each threshold costs and brings, by which a department chooses its threshold. Shares of nothing are None.
+
+    A tag is suggested where its probability is at least the threshold. At each threshold: how many suggestions 100
+    visits get, how many of them are true, how many of the true tags they reach, and how many of the true tags that the
+    record does not name (the anchor is silent). probability, truth and anchors are (V, m).
+    """
+    visits, silent = len(truth), truth & ~anchors
+    out = []
+    for threshold in thresholds:
+        said = probability >= threshold
+        made, right = int(said.sum()), int((said & truth).sum())
+        out.append(
+            {
+                "threshold": threshold,
+                "per_100_visits": 100 * made / visits,
+                "true": right / made if made else None,
+                "reached": right / int(truth.sum()) if truth.any() else None,
+                "reached_unnamed": float((said & silent).sum() / silent.sum()) if silent.any() else None,
+                "unnamed_per_100_visits": 100 * int((said & ~anchors).sum()) / visits,
+            }
+        )
+    return out

@@ -64,9 +64,7 @@ class Move:
     @property
     def others(self) -> Bools:
         """(K, m) every condition but the one that was decided."""
-        others = np.ones(self.truth.shape, bool)
-        others[np.arange(len(self)), self.subject] = False
-        return others
+        return ~one_of(self.subject, self.truth.shape[1])
 
 
 def moves(answer: Answer, X: sp.csr_matrix, Y: Bools, before: Floats) -> dict[str, Move]:
@@ -76,8 +74,7 @@ def moves(answer: Answer, X: sp.csr_matrix, Y: Bools, before: Floats) -> dict[st
     shown, true = before[rows, likeliest] >= SHOWN, Y[rows, likeliest]
 
     def made(visit: Any, subject: Any, yes: bool) -> Move:
-        decided: Bools = np.zeros((len(visit), Y.shape[1]), np.bool_)
-        decided[np.arange(len(visit)), subject] = True
+        decided = one_of(subject, Y.shape[1])
         after: Floats = np.zeros(decided.shape)
         if len(visit):
             after = answer(X[visit], decided if yes else None, None if yes else decided)
@@ -130,8 +127,17 @@ def update(move: Move, *, resamples: int = 1000, seed: int = 0) -> Update:
     )
 
 
-def log_loss(probability: Floats, truth: Bools) -> Floats:
-    """-log P(truth), with probabilities kept `CLIP` away from 0 and 1; of the same shape."""
+def log_loss(probability: Floats, truth: Bools | Floats) -> Floats:
+    """-log P(truth), of the same shape. truth: 0 or 1, or the probability that a label is true (cross entropy).
+
+    Probabilities are kept `CLIP` away from 0 and 1.
+    """
     p = np.clip(probability, CLIP, 1 - CLIP)
-    loss: Floats = -np.where(truth, np.log(p), np.log1p(-p))
+    loss: Floats = -(truth * np.log(p) + (1 - truth.astype(float)) * np.log1p(-p))
     return loss
+
+
+def one_of(subject: Any, m: int) -> Bools:
+    """(K, m): True at condition subject[k] of row k."""
+    marked: Bools = np.asarray(subject)[:, None] == np.arange(m)
+    return marked

@@ -28,10 +28,10 @@ import numpy as np
 from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
-from whatelse.evaluation.reliability import CLIP, EDGES
-from whatelse.lifecycle.model_view import ModelView
-from whatelse.lifecycle.paired import LEVEL, OTHERS_LEVEL, RESAMPLES, Resamples, Row, interval, paired_row
-from whatelse.noisyor.heldout_metrics import HeldoutDraws, heldout_tag_draws, ranking
+from whatelse.evaluation.reliability import EDGES
+from whatelse.evaluation.updates import log_loss, one_of
+from whatelse.lifecycle.paired import LEVEL, OTHERS_LEVEL, RESAMPLES, ModelView, Resamples, Row, interval, paired_row
+from whatelse.noisyor.heldout_metrics import heldout_anchor_draws, heldout_tag_draws, hidden_anchor, ranking
 from whatelse.tagger import Tagger
 from whatelse.types import Bools, Floats
 
@@ -40,7 +40,8 @@ LOSS_MARGIN, RANK_MARGIN = 0.05, 0.02
 SMALLEST_LOSS, SMALLEST = 0.01, 0.005  # difference that matters: share of the old log loss; of any other measure
 RELIABILITY = "reliability: calibration error"
 PRIMARY = ("log loss", "held-out tag: reciprocal rank")
-VISITS = 5_000
+ANCHOR_RANK = "held-out anchor: reciprocal rank"
+VISITS, ANCHOR_VISITS = 5_000, 2_000
 SEEN = 0.02
 
 
@@ -112,7 +113,7 @@ def compare_sides(
     known = said.known[rows]
     weight = np.where(known, said.weight[rows], 0.0)
     both = _Both(said.probability[rows], known, weight, sides, (sides[0].answer(), sides[1].answer()))
-    losses = [_loss(p, both.truth) * both.weight for p in both.before]
+    losses = [log_loss(p, both.truth) * both.weight for p in both.before]
     draw = Resamples(seed, resamples)
     found = [*_heldout(both, draw)]
     found.append(paired_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw))
@@ -176,12 +177,10 @@ def _heldout(both: _Both, draw: Resamples) -> list[Row]:
     true = both.known & (both.truth > 0.5)
     if not (true.sum(1) >= 2).any():
         return []
-    draws: HeldoutDraws = heldout_tag_draws(true, seed=draw.seed, draws=3)
-    at = np.arange(len(draws.rows))
+    draws = heldout_tag_draws(true, seed=draw.seed, draws=3)
     scores: list[list[Floats]] = [[], []]
     for hidden in draws.hidden:
-        confirmed = true[draws.rows].copy()
-        confirmed[at, hidden] = False
+        confirmed = true[draws.rows] & ~one_of(hidden, true.shape[1])
         candidates = both.known[draws.rows] & ~confirmed
         for model, side in enumerate(both.sides):
             scores[model].append(ranking(side.rows(draws.rows).heldout(confirmed), candidates, hidden))
@@ -205,16 +204,14 @@ def _updates(both: _Both, draw: Resamples) -> list[Row]:
     out = []
     for name, made, yes in (("confirmed", true, True), ("rejected", wrong, False)):
         visit, subject = np.nonzero(made)
-        others = both.weight[visit].copy()
-        others[np.arange(len(visit)), subject] = 0.0
+        decided = one_of(subject, made.shape[1])
+        others = np.where(decided, 0.0, both.weight[visit])
         if not others.any():
             continue
-        decided = np.zeros((len(visit), made.shape[1]), bool)
-        decided[np.arange(len(visit)), subject] = True
         sums = []
         for side in both.sides:
             after = side.rows(visit).answer(decided if yes else None, None if yes else decided)
-            sums.append((_loss(after, both.truth[visit]) * others).sum(1))
+            sums.append((log_loss(after, both.truth[visit]) * others).sum(1))
         before, after_, size = (np.bincount(visit, s, len(made)).astype(float) for s in (*sums, others.sum(1)))
         out.append(paired_row(f"log loss of the others, one {name}", before, after_, size, draw, level=OTHERS_LEVEL))
     return out
@@ -239,8 +236,30 @@ def _reliability(both: _Both, draw: Resamples) -> Row:
     return Row(RELIABILITY, len(size), old, new, new - old, low, high, False)
 
 
-def _loss(probability: Floats, chance: Floats) -> Floats:
-    """Cross entropy of a label that is true with a chance, probabilities kept `CLIP` away from 0 and 1."""
-    p = np.clip(probability, CLIP, 1 - CLIP)
-    loss: Floats = -(chance * np.log(p) + (1 - chance) * np.log1p(-p))
-    return loss
+# ---- without labels
+
+
+def heldout_anchor_rows(old: ModelView, new: ModelView, *, visits: int = ANCHOR_VISITS, seed: int = 0) -> list[Row]:
+    """Held-out anchors of two models whose anchors may differ: accuracy and reciprocal rank with intervals.
+
+    In a visit where the anchor of condition i fires for both models it is hidden from both. Both say how likely each
+    anchor is to fire, P(A_c=1 | rest); the hidden anchor and all silent ones are unobserved. The candidates are i and
+    the conditions whose anchors are silent for both. Empty if no anchor fires for both. Two posteriors a visit.
+    """
+    fired = [view.X[:, view.tagger.vocabulary_.anchor_columns[view.of]].toarray().astype(bool) for view in (old, new)]
+    both = fired[0] & fired[1]
+    if not both.any():
+        return []
+    draws = heldout_anchor_draws(both, seed=seed, visits=visits)
+    (hidden,) = draws.hidden
+    candidates = ~(fired[0] | fired[1])[draws.rows] | one_of(hidden, both.shape[1])
+    scores = []
+    for view in (old, new):
+        columns = view.tagger.vocabulary_.anchor_columns
+        chance = hidden_anchor(view.tagger.model_, view.X[draws.rows], columns, view.of[hidden])[0][:, view.of]
+        scores.append(ranking(chance, candidates, hidden))
+    draw, one = Resamples(seed), np.ones(len(hidden))
+    return [
+        paired_row(name, scores[0][:, k], scores[1][:, k], one, draw, good=True, level=level)
+        for name, k, level in (("held-out anchor: accuracy", 0, OTHERS_LEVEL), (ANCHOR_RANK, 2, LEVEL))
+    ]

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom, norm
+from scipy.stats import nbinom, norm
 
 from whatelse.annotators.decisions import Opinion
 from whatelse.cohort import Vocabulary
@@ -138,30 +138,13 @@ def band(learned: Floats, N: int, n: int, chance: float, wider: Floats | float =
     p, tail = (c + 0.5) / (N + 1.0), chance / 2
     z = float(norm.ppf(1 - tail))
     wide = z * np.sqrt(p * (1 - p) * n * (1 + n / N))
-    # rare: the largest c that the conditional test lets pass, found from the odds of its binomial
-    low = np.where(n * p >= COMMON, n * p - wide, _rare(c, N, n, tail, upper=False))
-    high = np.where(n * p >= COMMON, n * p + wide, _rare(c, N, n, tail, upper=True))
+    # Rare findings: C is Binomial(C + c, n / (n + N)), so C has the tails of a negative binomial with c (low) or c + 1
+    # (high) failures of probability N / (n + N).
+    low = np.where(n * p >= COMMON, n * p - wide, np.where(c > 0, nbinom.ppf(tail, np.maximum(c, 1), N / (n + N)), 0))
+    high = np.where(n * p >= COMMON, n * p + wide, nbinom.isf(tail, c + 1, N / (n + N)))
     middle, more = n * p, np.sqrt(wider)
     low, high = middle - more * (middle - low), middle + more * (high - middle)
     return np.maximum(np.ceil(low), 0), np.minimum(np.floor(high), n)
-
-
-def _rare(learned: Floats, N: int, n: int, tail: float, *, upper: bool) -> Floats:
-    """By bisection over c in 0 … n: how far c may go until Binomial(c + learned, n/(n+N)) gives it less than `tail`."""
-    share = n / (n + N)
-    if upper:  # the largest c with P(C >= c) >= tail
-        low, high = np.zeros(learned.size), np.full(learned.size, float(n))
-        while (high - low > 1).any():
-            middle = np.floor((low + high) / 2)
-            inside = binom.sf(middle - 1, middle + learned, share) >= tail
-            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-        return np.where(binom.sf(high - 1, high + learned, share) >= tail, high, low)
-    low, high = np.full(learned.size, -1.0), np.full(learned.size, float(n))  # the smallest c with P(C <= c) >= tail
-    while (high - low > 1).any():
-        middle = np.floor((low + high) / 2)
-        inside = binom.cdf(middle, middle + learned, share) >= tail
-        low, high = np.where(inside, low, middle), np.where(inside, middle, high)
-    return high
 
 
 def out_of_band(vocabulary: Vocabulary, counts: Ints, visits: int) -> Bools:

@@ -17,8 +17,7 @@ from whatelse.cohort import Cohort
 from whatelse.errors import InputError
 from whatelse.io.files import write_whole
 from whatelse.learning.learners import Progress
-from whatelse.lifecycle.label_next import guess_probabilities, label_next
-from whatelse.lifecycle.label_sheets import RECORD, write_sheet
+from whatelse.lifecycle.label_next import RECORD, guess_probabilities, label_next, write_sheet
 from whatelse.tagger import Tagger
 from whatelse.types import Floats
 from whatelse.visits import Visit

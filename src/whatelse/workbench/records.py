@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from whatelse.annotators import Anchor
-from whatelse.annotators.anchor_uses import Excerpt
+from whatelse.annotators.anchor_uses import Excerpt, mentions
 from whatelse.annotators.discovery.phrases import Phrase, PhraseTable
-from whatelse.annotators.discovery.trial import mentions
 from whatelse.cohort import Cohort
 from whatelse.text import Rules, tokenize
 from whatelse.text.lexicon import EMPTY, Lexicon

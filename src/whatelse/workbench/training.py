@@ -22,10 +22,8 @@ from whatelse.cohort import Cohort, build_cohort
 from whatelse.errors import InputError
 from whatelse.io.files import write_whole
 from whatelse.learning.learners import Progress
-from whatelse.lifecycle.compare import Comparison, Verdict, compare_sides, judge
-from whatelse.lifecycle.heldout_anchors import ANCHOR_RANK, heldout_anchor_rows
-from whatelse.lifecycle.model_view import ModelView, shared_conditions
-from whatelse.lifecycle.paired import Row
+from whatelse.lifecycle.compare import ANCHOR_RANK, Comparison, Verdict, compare_sides, heldout_anchor_rows, judge
+from whatelse.lifecycle.paired import ModelView, Row, shared_conditions
 from whatelse.lifecycle.rebuild import rebuild
 from whatelse.lifecycle.refit import (
     KEPT_OUT,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from whatelse.annotators import Anchor, AnchorSet
-from whatelse.annotators.anchor_uses import Excerpt
+from whatelse.annotators.anchor_checks import overlaps
+from whatelse.annotators.anchor_uses import Excerpt, as_anchor
 from whatelse.annotators.discovery.edit import add_phrase, owner_of, phrases_of, take_out
 from whatelse.annotators.discovery.meanings import plain_words
 from whatelse.annotators.discovery.suggest import Suggestion
-from whatelse.annotators.discovery.trial import Worth, as_anchor, with_judgements
-from whatelse.annotators.overlaps import overlaps
+from whatelse.annotators.discovery.trial import Worth, with_judgements
 from whatelse.cohort import Cohort
 from whatelse.errors import ConditionError, WhatelseError
 from whatelse.knowledge import load_knowledge

@@ -6,8 +6,7 @@ of phrases. Both are meant for version control: an edit changes one entry, comme
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from whatelse.annotators import Anchor, AnchorSet
+from whatelse.annotators.anchor_uses import as_anchor
 from whatelse.annotators.anchors import ANCHOR_KEYS
 from whatelse.annotators.discovery.yaml_edit import append, read_text, replace, write_text
 from whatelse.errors import ConditionError, InputError
@@ -37,7 +37,7 @@ def add_phrase(
     path, phrase = Path(conditions_file), _tidy(phrase)
     place, _ = _entries(path, condition, key, system)
     _refuse_known(path, condition, _checked(path, phrase, key, system))
-    _write(path, place, phrase)
+    _edit(path, lambda text: append(text, place, phrase))
 
 
 def take_out(
@@ -46,7 +46,7 @@ def take_out(
     """Take an anchor out of a condition. ConditionError if it is not there."""
     path = Path(conditions_file)
     place, position = _find(path, condition, phrase, key, system)
-    _change(path, place, position, None)
+    _edit(path, lambda text: replace(text, place, position, None))
 
 
 def change_phrase(conditions_file: str | Path, condition: str, phrase: str, new: str, key: str = "notes") -> None:
@@ -54,7 +54,7 @@ def change_phrase(conditions_file: str | Path, condition: str, phrase: str, new:
     path, new = Path(conditions_file), _tidy(new)
     place, position = _find(path, condition, phrase, key, None)
     _refuse_known(path, condition, _checked(path, new, key, None), but=phrase)
-    _change(path, place, position, new)
+    _edit(path, lambda text: replace(text, place, position, new))
 
 
 def owner_of(conditions_file: str | Path, phrase: str, key: str = "notes", system: str | None = None) -> str | None:
@@ -89,7 +89,7 @@ def new_condition(conditions_file: str | Path, name: str, phrase: str, title: st
         raise ConditionError(f"{path}: condition {name!r} is there already; add with 'whatelse anchors edit --add'")
     if (other := owner_of(path, phrase)) is not None:
         raise ConditionError(f"{path}: {phrase!r} is an anchor of {other!r}; choose another phrase")
-    _write(path, ["conditions"], entry)
+    _edit(path, lambda text: append(text, ["conditions"], entry))
 
 
 def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
@@ -98,7 +98,7 @@ def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None
     if not phrase:
         raise ConditionError(f"{path}: there is no phrase to refuse")
     if not path.exists() or phrase not in read_refused(path).get(condition, ()):
-        _write(path, [condition], phrase, REFUSED_HEAD)
+        _edit(path, lambda text: append(text, [condition], phrase), REFUSED_HEAD)
 
 
 def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
@@ -106,7 +106,7 @@ def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
     path = Path(refused_file)
     phrases = read_refused(path).get(condition, ()) if path.exists() else ()
     if _tidy(phrase) in phrases:
-        _change(path, [condition], phrases.index(_tidy(phrase)), None)
+        _edit(path, lambda text: replace(text, [condition], phrases.index(_tidy(phrase)), None))
 
 
 def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
@@ -162,9 +162,7 @@ def _checked(path: Path, phrase: str, key: str, system: str | None) -> Anchor:
         raise ConditionError(f"{path}: unknown kind of anchor {key!r}; known are {', '.join(ANCHOR_KEYS)}")
     if (key == "coded") != (system is not None):
         raise ConditionError(f"{path}: an anchor under 'coded' needs its code system, and no other has one")
-    within = {system: [phrase]} if system is not None else [phrase]
-    entry = {"conditions": [{"name": "new", "anchors": {key: within}}]}
-    (anchor,) = AnchorSet.from_json(entry, source=str(path)).conditions[0].anchors
+    anchor = as_anchor(phrase, key, system, source=str(path))
     if anchor.how == "phrase" and not tokenize(phrase):
         raise ConditionError(f"{path}: {phrase!r} has no word in it")
     return anchor
@@ -210,24 +208,13 @@ def _find(path: Path, condition: str, phrase: str, key: str, system: str | None)
     raise ConditionError(f"{path}: {phrase!r} is no anchor of {condition!r} under {key!r}")
 
 
-def _change(path: Path, place: list[Any], position: int, value: str | None) -> None:
-    with _in_file(path):
-        write_text(path, replace(read_text(path), place, position, value))
-
-
-def _write(path: Path, place: list[Any], value: Any, new: str = "") -> None:
-    """Append a value to the list at a place; new: text that a file begins with that is not there."""
-    with _in_file(path):
-        write_text(path, append(read_text(path) if path.exists() else new, place, value))
-
-
-@contextmanager
-def _in_file(path: Path) -> Iterator[None]:
-    """InputErrors of the block name the file."""
+def _edit(path: Path, change: Callable[[str], str], new: str = "") -> None:
+    """Change the text of a file; new: the text that a file begins with that is not there. Errors name the file."""
     try:
-        yield
+        text = change(read_text(path) if path.exists() else new)
     except InputError as problem:
         raise InputError(problem.problem, file=path) from None
+    write_text(path, text)
 
 
 def _tidy(phrase: str) -> str:

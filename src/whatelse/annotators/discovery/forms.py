@@ -9,39 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.resources import files
+
+import yaml
 
 from whatelse.annotators.spelling import distance
 from whatelse.text.function_words import LINKING_WORDS
 
-# Longest first: the first that leaves enough of the word is taken off. (ending, what takes its place, letters left)
-_ENDINGS: tuple[tuple[str, str, int], ...] = (
-    ("abilities", "", 4), ("ability", "", 4), ("ibility", "", 4),
-    ("iness", "", 3), ("ations", "", 4), ("ation", "", 4), ("ating", "", 4), ("ative", "", 4), ("ated", "", 4),
-    ("ously", "", 4), ("ingly", "", 4), ("edly", "", 4), ("ness", "", 3), ("able", "", 4), ("ably", "", 4),
-    ("ions", "", 4), ("ion", "", 4), ("ures", "", 4), ("ure", "", 4), ("ive", "", 4), ("ical", "", 4), ("ial", "", 4),
-    ("osis", "o", 4), ("otic", "o", 4), ("ysis", "y", 4), ("ytic", "y", 4), ("yzed", "y", 4), ("yze", "y", 4),
-    ("axis", "ax", 4), ("actic", "ax", 4), ("epsis", "ep", 1), ("eptic", "ep", 1),
-    ("ings", "", 3), ("ing", "", 3), ("ies", "y", 2), ("ied", "y", 2), ("ity", "", 4), ("ous", "", 4), ("ish", "", 4),
-    ("ias", "", 4), ("ia", "", 4), ("ics", "", 4), ("ic", "", 4), ("us", "", 4), ("is", "", 4), ("al", "", 4),
-    ("ly", "", 4), ("ed", "", 3), ("es", "", 3), ("'s", "", 2), ("s", "", 3), ("y", "", 3), ("e", "", 3), ("a", "", 4),
-)  # fmt: skip
+_DATA = yaml.safe_load((files("whatelse.annotators.discovery") / "word_forms.yaml").read_text("utf-8"))
+_ENDINGS: list[tuple[str, str, int]] = [tuple(entry) for entry in _DATA["endings"]]
+_IRREGULAR = {form: base for base, forms in _DATA["irregular"].items() for form in (base, *forms.split())}
 _NO = frozenset(["no", "not", "without", "w/o"])
-# Verbs that change inside, and other words that no ending explains.
-_IRREGULAR = {
-    form: base
-    for base, forms in {
-        "swell": "swollen swelled swelling swells", "fall": "fell fallen falling falls", "throw": "threw thrown",
-        "sleep": "slept sleepy sleeping asleep sleepiness", "break": "broke broken breaking", "bite": "bit bitten",
-        "bleed": "bled bleeding bleeds", "shake": "shook shaky shaking shaken shakiness", "feel": "felt feeling feels",
-        "burn": "burnt burning burned burns", "choke": "choking choked", "freeze": "froze frozen", "sting": "stung",
-        "drink": "drank drunk drinking drinks", "wake": "woke woken waking awoke", "hurt": "hurts hurting",
-        "tear": "tore torn tearing", "lose": "lost losing loss", "swim": "swam", "foot": "feet", "tooth": "teeth",
-        "diarrhea": "diarrheal diarrhoea", "fever": "fevers feverish fevered", "die": "died dying dead death dies",
-        "tire": "tired tiredness", "cry": "cried cries crying", "breathe": "breath breathing breaths breathless",
-        "strike": "struck striking", "spin": "spun spinning", "shiver": "shivering shivers shivered",
-    }.items()
-    for form in (base, *forms.split())
-}  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 16)

@@ -54,14 +54,14 @@ class PhraseTable:
     """K candidates and the (N, K) matrix of 0/1 that says which of the cohort's visits have which.
 
     neighbours  (K, 2 V) how often each of V words stands before (left half) and after (right half) a candidate; word 0
-                is a sign, a number, a negated word or the edge of the note. None where the notes were not read.
+                is a sign, a number, a negated word or the edge of the note
     anchor_neighbours  (m, 2 V) the same around the phrases of each condition's anchor
     """
 
     phrases: tuple[Phrase, ...]
     has: csc_matrix
-    neighbours: csr_matrix | None = None
-    anchor_neighbours: csr_matrix | None = None
+    neighbours: csr_matrix
+    anchor_neighbours: csr_matrix
 
     @cached_property
     def index(self) -> dict[Phrase, int]:
@@ -75,30 +75,13 @@ class PhraseTable:
 
     def only(self, keep: list[int]) -> PhraseTable:
         """The candidates of these columns."""
-        beside = None if self.neighbours is None else self.neighbours[keep]
-        return PhraseTable(
-            tuple(self.phrases[k] for k in keep), self.has[:, keep].tocsc(), beside, self.anchor_neighbours
-        )
+        phrases = tuple(self.phrases[k] for k in keep)
+        return PhraseTable(phrases, self.has[:, keep].tocsc(), self.neighbours[keep], self.anchor_neighbours)
 
     def rows(self, k: int) -> NDArray[np.int32]:
         """The visits that have candidate k."""
         rows: NDArray[np.int32] = self.has.indices[self.has.indptr[k] : self.has.indptr[k + 1]]
         return rows
-
-
-def from_cohort(cohort: Cohort, min_visits: int = 5) -> PhraseTable:
-    """The candidates that a cohort's own findings are, where its records are not at hand.
-
-    Words of an anchor have left the cohort, and of codes only the label stayed: those cannot be offered.
-    """
-    names, counts = cohort.vocabulary.names, cohort.X.getnnz(axis=0)
-    phrases, columns = [], []
-    for j in range(len(names) - len(cohort.conditions)):
-        phrase = _of_finding(names[j])
-        if phrase is not None and counts[j] >= min_visits:
-            phrases.append(phrase)
-            columns.append(j)
-    return PhraseTable(tuple(phrases), csc_matrix(cohort.X[:, columns]))
 
 
 def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) -> PhraseTable:
@@ -215,16 +198,6 @@ def _facts(visit: Visit, finder: Finder) -> Iterable[Phrase]:
                 yield Phrase(code.code, "coded", code.system, (code.name or "").strip().lower())
             elif code.name:
                 yield Phrase(name.partition(":")[2], "drug_labels" if code.system == "drug" else field)
-
-
-def _of_finding(name: str) -> Phrase | None:
-    """The candidate that a finding of a cohort is; None for ages, negated words, numbers and codes."""
-    prefix, colon, rest = name.partition(":")
-    if not colon:
-        words = name.split("_")
-        return Phrase(" ".join(words)) if all(map(_may_stand_at_an_edge, words)) else None
-    field = {"hx": "medication_history", "rx": "dispensed"}.get(prefix)
-    return Phrase(rest, field) if field else None
 
 
 def _may_stand_at_an_edge(word: str) -> bool:

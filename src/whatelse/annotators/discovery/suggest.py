@@ -11,7 +11,7 @@ The score of a candidate is the log odds that visits with it have the condition:
     elsewhere     minus what neighbours and context say more for another condition, at most ELSEWHERE
     model         0.5 logit of a model's mean probability where the anchor is silent, between -MODEL and MODEL
 
-(`cooccurrence.py` defines alike, share and expected, `record_scores.py` the limits.) p = 1 / (1 + exp(-score)) counts
+(`cooccurrence.py` defines alike, share, expected and the limits.) p = 1 / (1 + exp(-score)) counts
 as if seen in PSEUDO visits; labelled visits that have the candidate, t with the condition and f without, make it
 
     precision = (PSEUDO p + t) / (PSEUDO + t + f)
@@ -29,12 +29,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from whatelse.annotators.discovery.cooccurrence import Cooccurrence
+from whatelse.annotators.anchor_checks import Overlap, overlaps
+from whatelse.annotators.discovery.cooccurrence import Cooccurrence, alike, cooccurrence_of, model_says, records_say
 from whatelse.annotators.discovery.meanings import Meanings, plain_words
-from whatelse.annotators.discovery.phrases import PhraseTable, from_cohort
-from whatelse.annotators.discovery.record_scores import alike_of, cooccurrence_of, model_says, records_say
+from whatelse.annotators.discovery.phrases import PhraseTable
 from whatelse.annotators.discovery.words import ConditionWords, Reason, read
-from whatelse.annotators.overlaps import Overlap, overlaps
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
 from whatelse.types import Floats
@@ -77,7 +76,7 @@ class Suggestion:
 
 def suggest(
     cohort: Cohort,
-    table: PhraseTable | None = None,
+    table: PhraseTable,
     *,
     meanings: Meanings | None = None,
     conditions: Collection[str] | None = None,
@@ -87,7 +86,7 @@ def suggest(
 ) -> list[Suggestion]:
     """At most `most` phrases for each condition; conditions that would gain most come first.
 
-    table        the candidates; those among the cohort's own findings if None
+    table        the candidates of the cohort's records (`phrases.from_visits`)
     meanings     of phrases; None: by the shipped knowledge base
     conditions   names of the conditions to suggest for (all if None)
     probability  (N, m) of a model learned from this cohort, where there is one
@@ -98,12 +97,12 @@ def suggest(
     names = cohort.conditions
     if unknown := set(conditions or ()) - set(names):
         raise CohortError(f"{sorted(unknown)[0]!r} is not a condition of this cohort; it has {', '.join(names)}")
-    table = _free(from_cohort(cohort) if table is None else table, cohort)
+    table = _free(table, cohort)
     if not table.phrases:
         return []
     wanted = [i for i, name in enumerate(names) if conditions is None or name in conditions]
     known = cooccurrence_of(cohort, table)
-    similar = alike_of(cohort, table)
+    similar = alike(table.neighbours, table.anchor_neighbours)
     words = _Words(cohort, table, meanings or Meanings.of())
     out: list[tuple[float, list[Suggestion]]] = []
     for i in wanted:
@@ -199,17 +198,12 @@ class _Words:
 # ---- what labels say
 
 
-def _labelled(cohort: Cohort, table: PhraseTable, i: int) -> tuple[Floats, Floats]:
-    """(K,) labelled visits of each candidate with the condition, and without."""
-    if cohort.Y is None:
-        return np.zeros(len(table.phrases)), np.zeros(len(table.phrases))
-    true = np.asarray(table.has.T @ (cohort.Y[:, i] & cohort.labelled).astype(np.float64))
-    return true, np.asarray(table.has.T @ cohort.labelled.astype(np.float64)) - true
-
-
 def _with_labels(p: Floats, cohort: Cohort, table: PhraseTable, i: int) -> Floats:
-    true, false = _labelled(cohort, table, i)
-    joined: Floats = (PSEUDO * p + true) / (PSEUDO + true + false)
+    """(K,) precision of each candidate, given p (K,) and the labelled visits that have it."""
+    if cohort.Y is None:
+        return p
+    true, labelled = (table.has.T @ rows.astype(float) for rows in (cohort.Y[:, i] & cohort.labelled, cohort.labelled))
+    joined: Floats = (PSEUDO * p + true) / (PSEUDO + labelled)
     return joined
 
 

@@ -13,18 +13,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import beta
 
-from whatelse.annotators import Anchor, AnchorSet, Condition
-from whatelse.annotators.anchor_uses import Excerpt, cut_excerpt
-from whatelse.annotators.overlaps import Overlap, overlaps
+from whatelse.annotators.anchor_checks import Overlap, overlaps
+from whatelse.annotators.anchor_uses import Excerpt, as_anchor, mentions
 from whatelse.cohort import Cohort
-from whatelse.cohort.findings import Finder
 from whatelse.errors import CohortError
-from whatelse.text import Rules
-from whatelse.text.lexicon import EMPTY, Lexicon
 from whatelse.visits import Visit
 
 Answer = Literal["yes", "no", "skip", "undo", "stop"]
-AROUND = 90  # characters of the note shown on either side of a mention
 
 
 @dataclass(frozen=True)
@@ -55,34 +50,6 @@ class Worth:
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
-
-
-def as_anchor(phrase: str, key: str = "notes", system: str | None = None) -> Anchor:
-    """The anchor that a phrase would be, as a conditions file under `key` would have it."""
-    within: Any = {system: [phrase]} if key == "coded" else [phrase]
-    entry = {"conditions": [{"name": "tried", "anchors": {key: within}}]}
-    (anchor,) = AnchorSet.from_json(entry, source="the phrase").conditions[0].anchors
-    return anchor
-
-
-def mentions(
-    visits: Iterable[Visit], anchors: Sequence[Anchor], rules: str | Rules, lexicon: Lexicon = EMPTY
-) -> Iterable[tuple[int, Excerpt]]:
-    """(which anchor, excerpt) for the first mention of each anchor in each visit."""
-    conditions = tuple(Condition(str(a), str(a), "acute", {}, (anchor,)) for a, anchor in enumerate(anchors))
-    finder = Finder(AnchorSet(conditions), rules, lexicon)
-    for visit in visits:
-        seen: set[int] = set()
-        for there in finder.anchor_mentions([visit]):
-            if there.condition not in seen:
-                seen.add(there.condition)
-                text = getattr(visit, there.field)
-                yield there.condition, cut_excerpt(visit.id, there.field, text, there.start, there.end, AROUND)
-        for _, found, field, code in finder.facts(visit):
-            name = (code.name or code.code) if code is not None else ""
-            for which in set(found) - seen:
-                seen.add(which)
-                yield which, Excerpt(visit.id, field, name, 0, len(name))
 
 
 def try_phrase(

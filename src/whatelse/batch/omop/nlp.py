@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import yaml
 
 from whatelse.cohort.batches import Found
 from whatelse.sources.codings import Codings
@@ -21,13 +23,8 @@ from whatelse.sources.omop.tables import BATCH
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
-COLUMNS = {
-    "note_nlp_id": "INTEGER", "note_id": "BIGINT", "section_concept_id": "INTEGER", "snippet": "VARCHAR(250)",
-    "offset": "VARCHAR(50)", "lexical_variant": "VARCHAR(250)", "note_nlp_concept_id": "INTEGER",
-    "note_nlp_source_concept_id": "INTEGER", "nlp_system": "VARCHAR(250)", "nlp_date": "DATE",
-    "nlp_datetime": "TIMESTAMP", "term_exists": "VARCHAR(1)", "term_temporal": "VARCHAR(50)",
-    "term_modifiers": "VARCHAR(2000)",
-}  # fmt: skip
+TABLES: dict[str, Any] = yaml.safe_load((files("whatelse.batch.omop") / "tables.yaml").read_text("utf-8"))
+COLUMNS: dict[str, str] = TABLES["note_nlp"]
 SYSTEM, ANCHOR = "whatelse", "anchor:"
 FIRST = 1_000_000_000  # number of our first row: what other systems number from 1 is left alone
 AROUND = 60  # characters of a snippet on each side

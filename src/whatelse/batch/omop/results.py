@@ -27,22 +27,7 @@ from whatelse.io.files import writing
 from whatelse.sources.address import hide_password
 from whatelse.sources.omop.tables import check_name, duckdb_file, rows, sql_engine
 
-COLUMNS: dict[str, dict[str, str]] = {
-    "": {
-        "cohort_definition_id": "INTEGER", "subject_id": "BIGINT", "cohort_start_date": "DATE",
-        "cohort_end_date": "DATE",
-    },
-    "_definition": {
-        "cohort_definition_id": "INTEGER", "cohort_definition_name": "VARCHAR(255)",
-        "cohort_definition_description": "VARCHAR(1000)", "definition_type_concept_id": "INTEGER",
-        "cohort_definition_syntax": "VARCHAR(1000)", "subject_concept_id": "INTEGER", "cohort_initiation_date": "DATE",
-    },
-    "_set": {"cohort_definition_id": "INTEGER", "cohort_name": "VARCHAR(255)"},
-    "_attrition": {
-        "cohort_definition_id": "INTEGER", "number_records": "INTEGER", "number_subjects": "INTEGER",
-        "reason_id": "INTEGER", "reason": "VARCHAR(255)", "excluded_records": "INTEGER", "excluded_subjects": "INTEGER",
-    },
-}  # fmt: skip
+COLUMNS: dict[str, dict[str, str]] = nlp.TABLES["cohort"]
 PERSON = 56  # concept of a cohort's subjects: Person
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -19,32 +20,12 @@ from whatelse.evaluation.plots import COLOURS, plot_burden, plot_heldout, plot_r
 from whatelse.evaluation.rows import METRICS, row_of
 
 INK = "#0a0b0c"  # replaced by the page's own colour
-STYLE = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10.0,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "grid.color": INK,
-    "grid.alpha": 0.12,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.labelcolor": INK,
-}
+STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 def scores(rows: list[dict[str, Any]]) -> str:
     """Accuracy, top 5 and MRR of every model with intervals; hollow diamonds are the paper's own figures."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(9.6, 0.36 * len(rows) + 1.1), layout="constrained")
         panels = figure.subplots(1, 3, sharey=True)
         for k, (axes, metric) in enumerate(zip(panels, METRICS, strict=True)):
@@ -62,7 +43,7 @@ def course(courses: list[dict[str, Any]]) -> str:
 
     A large dot marks the selected model; dashed: without the supervised term (lambda 0); dotted: random start.
     """
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         bound, *watched = figure.subplots(1, 3)
         burn_in = max((c["burn_in"] for c in courses), default=0)
@@ -98,7 +79,7 @@ def _mark(axes: Axes, epoch: float, value: float) -> None:
 
 def trust(ours: dict[str, Any], all_: list[dict[str, Any]]) -> str:
     """Reliability on linear axes, what moves do to the other tags, and the burden of each threshold."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(9.6, 8.0), layout="constrained")
         (left, right), (below, _) = figure.subplots(2, 2)
         plot_reliability(ours, left)
