@@ -238,7 +238,7 @@ def test_the_commands_from_suggestion_to_file(tmp_path: Path, mine: Path) -> Non
         "anchors", "edit", tmp_path / "bites.yaml", "dog bite", "--new", "--add", "dog bite"
     )
     table.unlink()
-    assert "only the cohort's own findings" in run("anchors", "suggest", folder)
+    assert "visits.csv" in run("anchors", "suggest", folder, code=2)
 
 
 def test_a_phrase_is_taken_out_or_changed_where_it_stands(mine: Path) -> None:

@@ -18,7 +18,9 @@ from whatelse.text.function_words import LINKING_WORDS
 
 _DATA = yaml.safe_load((files("whatelse.annotators.discovery") / "word_forms.yaml").read_text("utf-8"))
 _ENDINGS: list[tuple[str, str, int]] = [tuple(entry) for entry in _DATA["endings"]]
-_IRREGULAR = {form: base for base, forms in _DATA["irregular"].items() for form in (base, *forms.split())}
+_IRREGULAR: dict[str, str] = {
+    form: base for base, forms in _DATA["irregular"].items() for form in (base, *forms.split())
+}
 _NO = frozenset(["no", "not", "without", "w/o"])
 
 
