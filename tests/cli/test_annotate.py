@@ -74,6 +74,9 @@ def test_from_a_cohort_to_a_model(folder: Path, tmp_path: Path) -> None:
         *("--out", tmp_path / "model"),
     )
     assert "200 labelled visits of 1,200" in said and "votes of 'tiny' on" in said
+    assert all(
+        word in said for word in ("coverage", "conflict", "tiny", "labels.csv", "anchors")
+    )  # the annotator table
     assert Tagger.load(tmp_path / "model").conditions_ == bare.conditions
 
 
