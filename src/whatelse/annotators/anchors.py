@@ -179,6 +179,7 @@ def _name_and_brands(name: str) -> list[str]:
 # Keys of `anchors` in a conditions file -> how to look, in which fields, and the code system.
 _KEYS: dict[str, tuple[How, tuple[str, ...], str | None]] = {
     "notes": ("phrase", TEXT_FIELDS, None),
+    "names": ("phrase", (*TEXT_FIELDS, "coded"), None),  # in notes, and as the meaning of a code's label
     **{field: ("phrase", (field,), None) for field in TEXT_FIELDS},
     "drugs": ("drug", DRUG_FIELDS, None),
     **{field: ("drug", (field,), None) for field in DRUG_FIELDS},

@@ -165,8 +165,10 @@ class Finder:
         """The findings that a code is, and the conditions it is an anchor of (usually none). Remembered: O(1)."""
         known = self._memo.get((field, code))
         if known is None:
+            names = code_findings(self, field, code)
             conditions = dict.fromkeys(i for i, anchor, f in self._coded if f == field and anchor.matches(code))
-            known = code_findings(self, field, code), tuple(conditions)
+            named = [i for name in names if field == "coded" for i in self._named_by.get(name, ())]
+            known = names, tuple(conditions | dict.fromkeys(named))
             if len(self._memo) >= REMEMBERED:
                 self._memo.clear()
             self._memo[field, code] = known
@@ -184,7 +186,20 @@ class Finder:
             for code in getattr(visit, field) or ():
                 yield *self.code(field, code), field, code
         if names := tuple(number_findings(self, visit)):
-            yield names, (), "numbers", None
+            named = dict.fromkeys(i for name in names for i in self._named_by.get(name, ()))
+            yield names, tuple(named), "numbers", None
+
+    @cached_property
+    def _named_by(self) -> dict[str, list[int]]:
+        """Finding -> conditions that a code or number with this meaning names: of phrases looked for in `coded`."""
+        found: dict[str, list[int]] = {}
+        for (i, number), concept in zip(self.phrase_of, self.reader.anchor_concepts, strict=True):
+            condition = self.anchors.conditions[i]
+            if concept >= 0 and "coded" in condition.anchors[number].fields:
+                name = self.reader.concepts[concept]
+                for form in (name, f"hx:{name}") if condition.kind == "history" else (name,):
+                    found.setdefault(form, []).append(i)
+        return found
 
     @cached_property
     def anchor_concepts(self) -> frozenset[str]:

@@ -32,11 +32,11 @@ class Proposal:
     looked_at: int
 
 
-def anchored_condition(base: Knowledge, name: str) -> Condition:
-    """A condition of the knowledge base with its own names as anchors."""
+def anchored_condition(base: Knowledge, name: str, fields: tuple[str, ...] = TEXT_FIELDS) -> Condition:
+    """A condition of the knowledge base with its own names as anchors; fields: where they are looked for."""
     entry, concept = base.conditions[name], base.concepts.get(name)
     phrases = dict.fromkeys((*entry.names, *(concept.same if concept else ())))
-    anchors = tuple(Anchor("phrase", phrase, TEXT_FIELDS) for phrase in phrases)
+    anchors = tuple(Anchor("phrase", phrase, fields) for phrase in phrases)
     return Condition(
         name, entry.title, "history" if entry.kind in ("chronic", "social") else "acute", entry.codes, anchors
     )

@@ -87,18 +87,25 @@ class Knowledge:
         """`<site>_<head>` of a body site and a head, with the parents it implies, or None."""
         if name in self.composed:
             return self.composed[name]
-        for prefix, site in self._sites.items():
-            head = self.concepts.get(name[len(prefix) + 1 :]) if name.startswith(f"{prefix}_") else None
-            if head is None or head.kind != HEADS_KIND:
-                continue
-            wider = [f"{self._prefix(parent)}_{head.name}" for parent in site.is_a]
-            parents = [parent for parent in wider if parent != name] or [head.name]
-            concept = Concept(name, title_of(name), "symptom", tuple(parents), False, 0.1 * head.rate)
-            self.composed[name] = concept
-            return concept
-        return None
+        prefix = self.site_of(name)
+        if not prefix:
+            return None
+        site, head = self._sites[prefix], self.concepts[name[len(prefix) + 1 :]]
+        wider = [f"{self._prefix(parent)}_{head.name}" for parent in site.is_a]
+        parents = [parent for parent in wider if parent != name] or [head.name]
+        concept = Concept(name, title_of(name), "symptom", tuple(parents), False, 0.1 * head.rate)
+        self.composed[name] = concept
+        return concept
 
-    @property
+    def site_of(self, name: str) -> str:
+        """The body site of a name that is made of a site and a head (`wrist` of `wrist_pain`), or nothing."""
+        for prefix in self._sites:
+            head = self.concepts.get(name[len(prefix) + 1 :]) if name.startswith(f"{prefix}_") else None
+            if head is not None and head.kind == HEADS_KIND:
+                return prefix
+        return ""
+
+    @cached_property
     def _sites(self) -> dict[str, Concept]:
         return {c.prefix or c.name: c for c in self.concepts.values() if c.kind == SITE_KIND}
 

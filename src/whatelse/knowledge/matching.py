@@ -15,9 +15,8 @@ from whatelse.knowledge.entries import Condition, plain
 
 FILLERS = ("of", "the", "a", "an", "involved", "history", "acute")
 OTHER_WORDS = {"wound": "laceration"}
-NAMED_AS = 0.6  # share of cases of an injury whose record names it
-AT_SITE = {"pain": 0.6, "swelling": 0.3, "tenderness": 0.2}
-"""What an injury brings at its site -> share of cases that have it."""
+WIDER = 0.97  # share of cases of a symptom at a site whose record has the symptom: "redness" of the injection site
+AS_TAG = 1 / 6  # visits about a symptom, of those that mention it: the median of the base's symptoms
 COMPANY, LIFT = 12, 1.5  # findings that go with a concept: at most so many, at least so many times the usual
 
 
@@ -113,15 +112,14 @@ def entry(base: Knowledge, name: str) -> Condition:
     assert concept is not None, name
     kind = next((k for k in base.parents(name) if k in base.concepts and base.concepts[k].kind == HEADS_KIND), "")
     if kind in base.conditions and name.endswith(f"_{kind}"):
-        site = name.removesuffix(f"_{kind}")
-        local = {f"{site}_{what}": often for what, often in AT_SITE.items() if base.concept(f"{site}_{what}")}
         whole = base.conditions[kind]
         return replace(
-            whole, name=name, title=concept.title, share=concept.rate, codes={}, names=(plain(name),),
-            findings={name: NAMED_AS, **local}, is_a=(),
+            whole, name=name, title=concept.title, share=concept.rate, codes={}, names=(plain(name),), findings={},
+            is_a=(),
         )  # fmt: skip
-    findings = _company(base, name)
-    return Condition(name, concept.title, "symptom", 0, max(concept.rate, 1e-6), names=concept.same, findings=findings)
+    findings = _company(base, name) | dict.fromkeys(base.parents(name), WIDER)
+    share, names = max(AS_TAG * concept.rate, 1e-6), (plain(name), *concept.same)
+    return Condition(name, concept.title, "symptom", 0, share, names=names, findings=findings)
 
 
 def _company(base: Knowledge, name: str) -> dict[str, float]:

@@ -16,24 +16,27 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
               laboratory result or an image)
     silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
               record with L findings: the silence of a short note says little. Of a narrower finding only where the
-              wider one is mentioned; of risks and treatments less. Of what nearly every injury of a kind has (DEFINING:
-              the cut of a laceration) UNMENTIONED times as much: nobody leaves that out
+              wider one is mentioned; of risks and treatments less. UNMENTIONED times as much of what nearly every case
+              has, results excepted (DEFINING: the cut of a laceration, the seizure of a febrile seizure); UNNAMED
+              times as much of the name of a symptom
+    injury    every injury may have what any injury has (EVERY_INJURY; it counts alone), and findings at its site
     company   a named condition adds COMPANY times the log of how many times as often together to the log odds of the
               others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
               in full, at most MOST_CONFIRMED. Conditions that nobody named are not coupled: all answers stay exact
-    anchor    the condition's own name in the record: sensitivity NAMED, and a false-positive rate that makes it right
-              PRECISION of the time
+    anchor    the condition's own name in the record, also as the meaning of a code: sensitivity NAMED (of a symptom
+              NAMED_SYMPTOM), and a false-positive rate that makes it right PRECISION of the time
     proof     as findings, with their own tiny rates
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from whatelse.knowledge import BANDS, Knowledge
-from whatelse.knowledge.entries import Condition
+from whatelse.knowledge.entries import Condition, plain
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
@@ -45,15 +48,20 @@ DENIED, DENIED_RESULT = 0.9, 0.97
 SILENCE = 0.35
 HALF_LENGTH = 12.0
 MOST_COMPANY = 1.8
-NAMED = 0.5
+NAMED, NAMED_SYMPTOM = 0.5, 0.9
 PRECISION = 0.8
-DEFINING, UNMENTIONED = 0.85, 4.0
+UNNAMED = 3.0
+DEFINING, DEFINING_DISEASE, UNMENTIONED = 0.85, 0.94, 4.0
 ALONE = 0.5
 COMMON_STORY = 0.002
 MOST_ALONE = 1.5
 COMPANY, MOST_CONFIRMED = 0.6, 3.5
 QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
 """Part of an entry -> how much the silence of a record says about it."""
+EVERY_INJURY = {"injury": 0.4, "impact": 0.2, "fall": 0.3, "sports_injury": 0.08}
+AT_SITE = {"injury": 0.4, "impact": 0.15, "landing": 0.05, "pain": 0.6, "swelling": 0.3, "tenderness": 0.2}
+"""What the record of any injury, of an injury at a site, may say -> how often it does."""
+HEARD = 0.5  # how much the silence about what any injury may have says: it counts alone
 SMALLEST_RATE = 1e-5
 ASKED, ASKED_KINDS = (
     0.3,
@@ -88,11 +96,14 @@ class KnowledgeNetwork:
     silence_base: Floats
 
 
-def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
-    """Turn the base's conditions into a network. O(entries)."""
-    conditions = list(base.conditions.values())
-    m = len(conditions)
+def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> KnowledgeNetwork:
+    """Turn conditions, by default all of the base, into a network. O(entries)."""
+    conditions = conditions or list(base.conditions.values())
+    m, own = len(conditions), [own_concepts(base, condition) for condition in conditions]
     table = frequencies(base, conditions)
+    for condition, row, names_of in zip(conditions, table, own, strict=True):
+        if condition.kind == "injury":
+            _complete_injury(base, row, names_of)
     findings = sorted({name for row in table for name in row})
     denied = [f"neg:{name}" for name in findings if ":" not in name]
     fixed = [f"age:{band}" for band in BANDS] + ["sex:F", "sex:M"]
@@ -108,20 +119,24 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
     rates = np.zeros(n)
     rates[:k] = [max(finding_rate(base, name), SMALLEST_RATE) for name in findings]
     rates[:k] = np.maximum(rates[:k], 1.05 * (share @ p[:, :k]))
+    ups = {index[name]: [index[up] for up in wider_findings(base, name) if up in index] for name in findings}
+    for j, wider in ups.items():
+        rates[wider] = np.maximum(rates[wider], rates[j])
     parent = np.full(n, -1)
-    for name in findings:
-        wider = [index[up] for up in wider_findings(base, name) if up in index]
+    for j, wider in ups.items():
         if wider:
-            parent[index[name]] = min(wider, key=lambda j: rates[j])
+            parent[j] = min(wider, key=lambda w: rates[w])
 
     given_p, given_r = p.copy(), rates.copy()
+    whole = p.copy()  # a case of a condition has the concept that is the condition itself
+    for i, names_of in enumerate(own):
+        whole[i, [index[name] for name in names_of if name in index]] = 1.0
     for j in range(k):
         w = parent[j]
         if w >= 0:
             rates[j] = min(rates[j], 0.95 * rates[w])
             given_r[j] = rates[j] / rates[w]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                given_p[:, j] = np.where(p[:, j] > 0, np.minimum(p[:, j] / np.maximum(p[:, w], 1e-9), 1.0), 0.0)
+            given_p[:, j] = np.minimum(p[:, j] / np.maximum(whole[:, w], p[:, j] + 1e-9), 1.0)
     fail = np.ones((m, n))
     fail[:, :k] = np.maximum(1 - given_p[:, :k], FLOOR)
     leak = np.zeros(n)
@@ -130,12 +145,14 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
 
     linear = np.zeros((m, n))
     symptom = np.array([condition.kind == "symptom" for condition in conditions])
-    story = np.array([rates[j] >= COMMON_STORY and _is_mechanism(base, name) for j, name in enumerate(names)])
-    alone = (fail < 1) & ((quiet < 1) | symptom[:, None] | story)
+    story = np.array([rates[j] >= COMMON_STORY and _kind(base, name) == "mechanism" for j, name in enumerate(names)])
+    alone = (fail < 1) & ((quiet < 1) | (symptom[:, None] & (p < DEFINING)) | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
     linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), 0.0)
-    injury = np.array([condition.kind == "injury" for condition in conditions])
-    quiet_log = quiet * np.log(fail) * np.where(injury[:, None] & (p >= DEFINING), UNMENTIONED, 1.0)
+    least = np.array([DEFINING if condition.kind == "injury" else DEFINING_DISEASE for condition in conditions])
+    result = np.array([_kind(base, name) == "result" for name in names])
+    defining = (p >= least[:, None]) & ~result  # of a result the record may not know yet
+    quiet_log = quiet * np.log(fail) * np.where(defining, UNMENTIONED, 1.0)
     fail = np.where(alone, 1.0, fail)
     for i, condition in enumerate(conditions):
         for band, factor in condition.age.items():
@@ -147,11 +164,13 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
                 linear[i, index[name]] += np.log(max(factor, 1e-3))
     for name in denied:
         j = index[name.removeprefix("neg:")]
-        concept = base.concept(names[j])
-        most = DENIED_RESULT if concept is not None and concept.kind == "result" else DENIED
-        linear[:, index[name]] = np.log1p(-np.minimum(p[:, j], most))
-        rates[index[name]] = ASKED * rates[j] if _asked(base, names[j]) else 0.0
+        linear[:, index[name]] = np.log1p(-np.minimum(p[:, j], DENIED_RESULT if result[j] else DENIED))
+        rates[index[name]] = ASKED * rates[j] if _kind(base, names[j]) in ASKED_KINDS else 0.0
 
+    kinds = [condition.kind for condition in conditions]
+    named = np.where(symptom, NAMED_SYMPTOM, NAMED)
+    false = named * share * (1 - PRECISION) / PRECISION / (1 - share)
+    quiet_log[np.arange(m), np.arange(n - m, n)] = np.where(symptom, UNNAMED * np.log(1 - named), 0.0)
     root = parent < 0
     silence = -quiet_log
     for j in np.flatnonzero(~root).tolist():
@@ -163,11 +182,10 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
 
     for i in range(m):
         j = n - m + i
-        false = NAMED * share[i] * (1 - PRECISION) / PRECISION / (1 - share[i])
-        leak[j], fail[i, j], rates[j] = false, (1 - NAMED) / (1 - false), NAMED * share[i] / PRECISION
-    together = _couplings(base, conditions)
-    kinds = np.array([condition.kind in BACKGROUND for condition in conditions])
-    both = kinds[:, None] & kinds[None, :]
+        leak[j], fail[i, j], rates[j] = false[i], (1 - named[i]) / (1 - false[i]), named[i] * share[i] / PRECISION
+    together = _couplings(conditions, own)
+    background = np.isin(kinds, BACKGROUND)
+    both = background[:, None] & background[None, :]
     linear[:, n - m :] += np.where(both, 0.0, np.clip(COMPANY * together, -MOST_COMPANY, MOST_COMPANY))
     weight = np.where((fail < 1).any(0), 1.0, 0.0)  # some columns only the linear part reads
     return KnowledgeNetwork(
@@ -186,7 +204,12 @@ def compile_knowledge(base: Knowledge) -> KnowledgeNetwork:
     )
 
 
-def frequencies(base: Knowledge, conditions: list[Condition]) -> list[dict[str, tuple[float, float]]]:
+def own_concepts(base: Knowledge, condition: Condition) -> frozenset[str]:
+    """Concepts and entries that are the condition itself: what its name and its names mean."""
+    return frozenset(base.phrases.get(plain(name), name) for name in (condition.name, *condition.names))
+
+
+def frequencies(base: Knowledge, conditions: Sequence[Condition]) -> list[dict[str, tuple[float, float]]]:
     """For each condition: finding name -> (share of cases that have it, how much its silence says).
 
     A finding that a condition has implies its wider findings at least as often. A condition's own name is its anchor,
@@ -195,29 +218,41 @@ def frequencies(base: Knowledge, conditions: list[Condition]) -> list[dict[str, 
     table = []
     for condition in conditions:
         row: dict[str, tuple[float, float]] = {}
+        own = own_concepts(base, condition)
         for part, heard in QUIET.items():
             for name, frequency in getattr(condition, part).items():
                 full = _finding(base, name, part)
-                if full == condition.name or (base.concept(full.rpartition(":")[2]) is None and not _drug(base, full)):
+                if base.concept(full.rpartition(":")[2]) is None and not _drug(base, full):
                     continue
                 for implied in (full, *wider_findings(base, full)):
-                    if implied == condition.name:
-                        continue
-                    old = row.get(implied, (0.0, 0.0))
-                    row[implied] = (max(old[0], min(frequency, 1 - FLOOR)), max(old[1], heard))
+                    if implied not in own:
+                        old = row.get(implied, (0.0, 0.0))
+                        row[implied] = (max(old[0], min(frequency, 1 - FLOOR)), max(old[1], heard))
         table.append(row)
     return table
 
 
-def _asked(base: Knowledge, name: str) -> bool:
-    """Whether a patient can be asked about a finding, or examined for it."""
-    concept = base.concept(name)
-    return concept is not None and concept.kind in ASKED_KINDS
+def _complete_injury(base: Knowledge, row: dict[str, tuple[float, float]], own: frozenset[str]) -> None:
+    """Add what the record of any injury may say: that something was injured or struck, and where.
+
+    The injured part is the site in the condition's name, or where its cases have pain (`wrist_pain`).
+    """
+    sites = {site: 1.0 for name in own if (site := base.site_of(name))}
+    for name, (often, _) in row.items():
+        if name.endswith("_pain") and often >= 0.3 and (site := base.site_of(name)):
+            sites[site] = max(often, sites.get(site, 0.0))
+    said = dict(EVERY_INJURY)
+    said |= {f"{site}_{head}": often * part for site, often in sites.items() for head, part in AT_SITE.items()}
+    for name, often in said.items():
+        for implied in (name, *base.parents(name)):
+            if implied not in own:
+                old = row.get(implied, (0.0, 0.0))
+                row[implied] = (max(often, old[0]), max(old[1], HEARD if base.site_of(implied) == "" else 1.0))
 
 
-def _is_mechanism(base: Knowledge, name: str) -> bool:
+def _kind(base: Knowledge, name: str) -> str:
     concept = base.concept(name)
-    return concept is not None and concept.kind == "mechanism"
+    return concept.kind if concept is not None else ""
 
 
 def _drug(base: Knowledge, name: str) -> bool:
@@ -260,18 +295,20 @@ def finding_rate(base: Knowledge, name: str) -> float:
     return rate
 
 
-def _couplings(base: Knowledge, conditions: list[Condition]) -> Floats:
+def _couplings(conditions: Sequence[Condition], own: Sequence[frozenset[str]]) -> Floats:
     """(m, m) J: the mean of what the two entries say, or what one of them says."""
-    index = {c.name: i for i, c in enumerate(conditions)}
+    owners: dict[str, list[int]] = {}
+    for i, names in enumerate(own):
+        for name in names:
+            owners.setdefault(name, []).append(i)
     total, said = np.zeros((len(conditions),) * 2), np.zeros((len(conditions),) * 2)
     for i, condition in enumerate(conditions):
         for other, times in condition.goes_with.items():
-            if other in index and index[other] != i:
-                k = index[other]
-                value = float(np.clip(np.log(max(times, 1e-3)), -MOST_CONFIRMED, MOST_CONFIRMED))
-                for a, b in ((i, k), (k, i)):
-                    total[a, b] += value
-                    said[a, b] += 1
+            value = float(np.clip(np.log(max(times, 1e-3)), -MOST_CONFIRMED, MOST_CONFIRMED))
+            for k in owners.get(other, ()):
+                if k != i:
+                    total[[i, k], [k, i]] += value
+                    said[[i, k], [k, i]] += 1
     return np.divide(total, said, out=np.zeros_like(total), where=said > 0)
 
 

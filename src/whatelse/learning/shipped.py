@@ -31,6 +31,7 @@ from whatelse.knowledge.entries import Condition, plain
 from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import (
     NAMED,
+    NAMED_SYMPTOM,
     KnowledgeNetwork,
     compile_knowledge,
     knowledge_model,
@@ -39,12 +40,14 @@ from whatelse.learning.knowledge_model import (
 from whatelse.noisyor.joint import JointModel
 from whatelse.text.lexicon import Lexicon
 from whatelse.types import Floats
+from whatelse.visits import TEXT_FIELDS
 
 NAMES = ("emergency", "emergency-23")
 VISITS = 1_000_000  # visits that the rates of the base are counts of
 CACHE = "WHATELSE_CACHE"
 COMPILED_BY = ("knowledge_model.py", "shipped.py", "lexicon.py", "base.py")
 ASKED_KINDS = ("symptom", "sign", "quality", "exposure", "history", "mechanism", "result")
+NAMED_IN = (*TEXT_FIELDS, "coded")  # where a condition's name is looked for: in notes, and in the labels of codes
 MATRICES = ("fail", "linear", "silence", "company")
 
 
@@ -112,7 +115,8 @@ def matched(base: Knowledge, wanted: AnchorSet) -> tuple[Knowledge, tuple[str, .
     for condition in wanted.conditions:
         if parts := stands_for(base, condition.name, condition.phrases, condition.codes, condition.title):
             own = merged(base, condition.name, condition.title, parts)
-            names = tuple(dict.fromkeys([*map(plain, parts), *own.names]))  # so that it is found again by its phrases
+            called = [name for name in (plain(condition.name),) if name in base.phrases]
+            names = tuple(dict.fromkeys([*map(plain, parts), *called, *own.names]))  # so that its phrases find it again
             conditions[condition.name] = replace(own, codes=dict(condition.codes), names=names)
         else:
             unknown.append(condition.name)
@@ -131,7 +135,7 @@ def model_for(wanted: AnchorSet) -> tuple[ShippedModel, tuple[str, ...]]:
 
 def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
     """Everything that the model is made of, as JSON values; matrices by their entries that say something."""
-    net = compile_knowledge(asked)
+    net = compile_knowledge(base, list(asked.conditions.values()))
     arrays: dict[str, Any] = {}
     for part in fields(net):
         value = getattr(net, part.name)
@@ -140,7 +144,7 @@ def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
             arrays[part.name] = [filled.row.tolist(), filled.col.tolist(), filled.data.tolist()]
         else:
             arrays[part.name] = list(value) if isinstance(value, tuple) else value.tolist()
-    anchors = AnchorSet(tuple(anchored_condition(asked, name) for name in net.conditions))
+    anchors = AnchorSet(tuple(anchored_condition(asked, name, NAMED_IN) for name in net.conditions))
     profiles = {
         c.name: asdict(Profile(c.title, c.kind, c.danger, c.share, c.settle, asked.wider(c.name), asks(base, c)))
         for c in asked.conditions.values()
@@ -182,7 +186,7 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
     )
     m = shape[0]
     share = np.array([profiles[name].share for name in net.conditions])
-    named = np.full(m, NAMED)
+    named = np.array([NAMED_SYMPTOM if profiles[name].kind == "symptom" else NAMED for name in net.conditions])
     false_positive = net.leak[shape[1] - m :].copy()
     model = knowledge_model(net)
     return ShippedModel(model, vocabulary, share, named, false_positive, profiles, content["titles"], wider, digest)
