@@ -19,7 +19,7 @@ from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import compile_knowledge
 from whatelse.learning.shipped import load_shipped, the_23
 from whatelse.tagger import Tagger
-from whatelse.visits import Known, Visit
+from whatelse.visits import Code, Known, Visit
 
 VIGNETTES, MOVES = yaml.safe_load_all((Path(__file__).parents[1] / "data" / "vignettes.yaml").read_text("utf-8"))
 
@@ -202,9 +202,40 @@ def test_conditions_of_ones_own_are_found_by_name_and_concept() -> None:
     assert stands_for(base, "x", title="Fracture of skull or face")[:2] == ("skull_fracture", "facial_fracture")
     assert stands_for(base, "no such thing") == ()
     chills = merged(base, "shivers", "Shivers", ["chills"])
-    assert chills.findings["fever"] > 0.3 and chills.share == base.concepts["chills"].rate
-    wound = merged(base, "w", "W", ["scalp_laceration", "scalp_contusion"])
-    assert "scalp_contusion" in wound.findings and "scalp_pain" in wound.findings
+    assert chills.findings["fever"] > 0.3 and 0 < chills.share < base.concepts["chills"].rate
+    assert merged(base, "s", "S", ["injection_site_redness"]).findings["redness"] > 0.9
+
+
+def test_an_injury_is_told_by_what_is_said_of_its_site() -> None:
+    base = load_knowledge()
+    entries = [merged(base, name, name, [name]) for name in ("thigh_contusion", "wrist_sprain")]
+    net = compile_knowledge(base, entries)
+    index = {name: j for j, name in enumerate(net.names)}
+    fail = net.fail[:, [index["thigh_injury"], index["wrist_injury"]]]
+    assert fail[0, 0] < 1 and fail[0, 1] == 1 and fail[1, 1] < 1 and fail[1, 0] == 1
+    assert net.linear[0, index["fall"]] > 0  # what any injury may have counts alone
+
+
+def test_conditions_of_ones_own_keep_company_and_findings_that_are_diseases() -> None:
+    base = load_knowledge()
+    entries = [merged(base, "asthma-copd", "Asthma, COPD", ["asthma", "copd"]), base.conditions["pneumonia"]]
+    net = compile_knowledge(base, entries)
+    assert net.company[0, 1] == net.company[1, 0] > 0
+    assert not {"asthma", "copd"} & {name for name, own in zip(net.names, net.fail[0] < 1, strict=True) if own}
+
+
+def test_a_symptom_that_the_record_does_not_name_is_less_likely(tagger: Tagger) -> None:
+    said, unsaid = (
+        {tag.condition: tag.probability for tag in asked(tagger, {"text": text, "age": 40, "sex": "F"}).tags}
+        for text in ("nausea, photophobia, headache", "nausea, photophobia")
+    )
+    assert said["headache"] > 0.9 and unsaid["headache"] < 0.1
+
+
+def test_a_name_counts_as_the_meaning_of_a_code_too(tagger: Tagger) -> None:
+    visit = Visit("v", age=40, sex="F", coded=(Code("rfv", "12100", "Headache, pain in head"),))
+    names = {tagger.vocabulary_.names[j] for j in tagger.vocabulary_.present(visit)}
+    assert {"headache", "anchor:headache"} <= names and "anchor:migraine" not in names
 
 
 def test_a_cohort_of_ones_own_conditions_is_built_and_evaluated(tmp_path: Path) -> None:

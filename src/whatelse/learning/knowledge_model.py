@@ -16,9 +16,9 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
               laboratory result or an image)
     silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
               record with L findings: the silence of a short note says little. Of a narrower finding only where the
-              wider one is mentioned; of risks and treatments less. UNMENTIONED times as much of what nearly every case
-              has, results excepted (DEFINING: the cut of a laceration, the seizure of a febrile seizure); UNNAMED
-              times as much of the name of a symptom
+              wider one is mentioned; of risks and treatments less. UNMENTIONED times as much of what nearly every injury
+              of a kind has, results excepted (DEFINING: the cut of a laceration); UNNAMED times as much of the name of
+              a symptom
     injury    every injury may have what any injury has (EVERY_INJURY; it counts alone), and findings at its site
     company   a named condition adds COMPANY times the log of how many times as often together to the log odds of the
               others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
@@ -51,7 +51,7 @@ MOST_COMPANY = 1.8
 NAMED, NAMED_SYMPTOM = 0.5, 0.9
 PRECISION = 0.8
 UNNAMED = 3.0
-DEFINING, DEFINING_DISEASE, UNMENTIONED = 0.85, 0.94, 4.0
+DEFINING, UNMENTIONED = 0.85, 4.0
 ALONE = 0.5
 COMMON_STORY = 0.002
 MOST_ALONE = 1.5
@@ -149,9 +149,9 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     alone = (fail < 1) & ((quiet < 1) | (symptom[:, None] & (p < DEFINING)) | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
     linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), 0.0)
-    least = np.array([DEFINING if condition.kind == "injury" else DEFINING_DISEASE for condition in conditions])
+    injury = np.array([condition.kind == "injury" for condition in conditions])
     result = np.array([_kind(base, name) == "result" for name in names])
-    defining = (p >= least[:, None]) & ~result  # of a result the record may not know yet
+    defining = injury[:, None] & (p >= DEFINING) & ~result  # of a result the record may not know yet
     quiet_log = quiet * np.log(fail) * np.where(defining, UNMENTIONED, 1.0)
     fail = np.where(alone, 1.0, fail)
     for i, condition in enumerate(conditions):
