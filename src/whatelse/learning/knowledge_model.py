@@ -16,9 +16,9 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
               laboratory result or an image)
     silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
               record with L findings: the silence of a short note says little. Of a narrower finding only where the
-              wider one is mentioned; of risks and treatments less. UNMENTIONED times as much of what nearly every injury
-              of a kind has, results excepted (DEFINING: the cut of a laceration); UNNAMED times as much of the name of
-              a symptom
+              wider one is mentioned; of risks and treatments less. UNMENTIONED times as much of what nearly every
+              injury of a kind has, results excepted (DEFINING: the cut of a laceration); UNNAMED times as much of the
+              name of a symptom
     injury    every injury may have what any injury has (EVERY_INJURY; it counts alone), and findings at its site
     company   a named condition adds COMPANY times the log of how many times as often together to the log odds of the
               others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
