@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -271,3 +274,110 @@ def test_a_table_of_odd_columns_is_built_with_the_map_as_written(tmp_path: Path,
     assert all(name in comments for name in list(ODD)[4:])
     built = run.invoke(app, ["build", str(file), "--map", str(out), "--out", str(tmp_path / "cohort")])
     assert built.exit_code == 0 and "120 visits" in built.output, built.output
+
+
+# ---- tables that nobody prepared
+
+COMPLAINTS = ("chest pain and cough", "fever, vomiting", "fell from stairs, head injury", "headache", "cut on finger")
+
+
+def _german(i: int) -> dict[str, object]:
+    """Latin-1, semicolons, abbreviated sexes, a name in every row, columns that leak."""
+    return {
+        "Fallnummer": f"2020-{i:05}", "Eintrittsdatum": f"{1 + i % 28:02}.03.2019 1{i % 10}:30",
+        "Alter (J)": "k.A." if i % 40 == 7 else i % 95, "Gender": ("weibl.", "männl.")[i % 2],
+        "Presenting text": f"{COMPLAINTS[i % 5]} since {i} hours, größer", "Triage Kat.": 1 + i % 5,
+        "Dispo": ("entlassen", "stationär", "verlegt")[i % 3], "LOS min": 60 + i, "Behandler": "Dr. Müller",
+        "Station": "Notfall",
+    }  # fmt: skip
+
+
+def _spanish(i: int) -> dict[str, object]:
+    """Decimal commas, an id that looks like an ICD code, two ways to write a sex, repeated long text."""
+    return {
+        "Nº episodio": f"E{i:05}", "Fecha de ingreso": f"{1 + i % 28:02}/03/2023", "Edad": f"{i % 90},5",
+        "Sexo": ("Hombre", "Mujer", "H", "M")[i % 4], "Motivo de consulta": ("dolor", "fiebre", "tos")[i % 3],
+        "Enfermedad actual": f"Paciente que acude por fiebre de {i % 9} días de evolución. Niega tos.",
+        "Temperatura (ºC)": f"{36 + i % 30 / 10:.1f}".replace(".", ","), "TA": f"{100 + i % 60}/70",
+        "FC": "no consta" if i % 11 == 0 else 60 + i % 60, "Diagnóstico principal": ("R07.4", "J18.9")[i % 2],
+        "Destino al alta": ("Domicilio", "Ingreso")[i % 2], "Alergias": ("Sí", "No")[i % 2],
+    }  # fmt: skip
+
+
+def _spreadsheet(i: int) -> dict[str, object]:
+    """As a spreadsheet saves it: ids as formulas, ages with units, dates in four forms, quotes and lines in notes."""
+    when = (f"{1 + i % 12}/{13 + i % 15}/2019 1:30 PM", "2019-02-03 01:01:00", "13-Jan-19", "43501.5")
+    return {
+        "Account #": f'="{100000 + i}"', "ED Arrival Date/Time": when[min(3, i % 10)] if i % 10 < 4 else when[0],
+        "Pt Age": ("54y", "18 mo", "76", "3 weeks", "")[i % 5], "M/F": "FM"[i % 2],
+        "Chief Complaint": COMPLAINTS[i % 5].upper(),
+        "Provider Note": f'Pt states "I fell"\nand hit head.\t{COMPLAINTS[i % 5]} {i}' if i % 4 else "",
+        "Temp (F)": "-" if i % 9 == 0 else f"{97 + i % 50 / 10:.1f}",
+        "Pain": ("0/10", "5/10", "10/10", "unable")[i % 4],
+        "Home Meds": ("lisinopril 10mg; metformin 500mg", "None", "ASPIRIN 81 MG")[i % 3],
+        "Final Dx": ("Closed head injury", "Chest pain, unspecified")[i % 2],
+        "ED Disposition": ("Home", "Admit")[i % 2],
+    }  # fmt: skip
+
+
+def _hard_table(path: Path, row: Callable[[int], dict[str, object]], delimiter: str, encoding: str) -> Path:
+    with path.open("w", encoding=encoding, newline="") as stream:
+        writer = csv.DictWriter(stream, list(row(0)), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(row(i) for i in range(200))
+    return path
+
+
+def test_a_german_export(tmp_path: Path) -> None:
+    file = _hard_table(tmp_path / "t.csv", _german, ";", "latin-1")
+    found = inspect_file(file)
+    made, why = found.to_map(), {guess.name: guess.why for guess in found.columns}
+    assert made["sex"] == "Gender" and made["chief_complaint"] == "Presenting text" and made["id"] == "Fallnummer"
+    assert "after the visit" in why["Dispo"] and "after the visit" in why["LOS min"]
+    assert "health" in why["Behandler"] and why["Station"] == "the same value in every row"
+    visits = list(read_visits(file, columns=made))
+    assert [visit.sex for visit in visits[:2]] == ["F", "M"] and visits[7].age is None and visits[8].age == 8
+
+
+def test_a_spanish_export(tmp_path: Path) -> None:
+    file = _hard_table(tmp_path / "t.csv", _spanish, ";", "utf-8")
+    made = inspect_file(file).to_map()
+    assert made["id"] == "Nº episodio" and made["billing"]["column"] == "Diagnóstico principal"
+    assert made["sex"]["values"] == {"Hombre": "M", "Mujer": "F", "H": "M", "M": "F"}
+    assert made["triage_note"] == "Enfermedad actual" and {"FC", "TA", "Temperatura (ºC)"} <= set(made["numbers"])
+    assert made["coded"] == [{"column": "Alergias", "system": "alergias", "values": {"No": None, "Sí": "yes"}}]
+    visit = list(read_visits(file, columns=made))[25]
+    assert visit.age == 25.5 and visit.sex == "F" and visit.time is not None and visit.time.day == 26
+
+
+def test_a_spreadsheet_export(tmp_path: Path) -> None:
+    file = _hard_table(tmp_path / "t.txt", _spreadsheet, "\t", "utf-8-sig")
+    made = inspect_file(file).to_map()
+    assert made["time"]["format"] == ["%m/%d/%Y %I:%M %p", "", "%d-%b-%y", "excel"] and made["missing"] == ["-", "None"]
+    assert made["numbers"]["Pain"]["part"] == 1 and made["age"] == "Pt Age"
+    visits = list(read_visits(file, columns=made))
+    assert [visit.id for visit in visits[:2]] == ["100000", "100001"] and len(visits) == 200
+    assert [visit.age for visit in visits[:5]] == [54, 1.5, 76, pytest.approx(21 / 365.25), None]
+    times = [visit.time for visit in visits[:4]]
+    assert times == [datetime(2019, 1, 13, 13, 30), datetime(2019, 2, 3, 1, 1), datetime(2019, 1, 13),
+                     datetime(2019, 2, 5, 12)]  # fmt: skip
+    assert visits[1].md_comments is not None and '"I fell"\nand' in visits[1].md_comments
+
+
+@pytest.mark.parametrize(
+    ("row", "delimiter", "encoding"), [(_german, ";", "latin-1"), (_spreadsheet, "\t", "utf-8-sig")]
+)
+def test_a_table_that_nobody_prepared_is_inspected_built_fitted_and_tagged(
+    tmp_path: Path, row: Callable[[int], dict[str, object]], delimiter: str, encoding: str
+) -> None:
+    file, run = str(_hard_table(tmp_path / "t.csv", row, delimiter, encoding)), CliRunner()
+    out = {name: str(tmp_path / name) for name in ("map.yaml", "cohort", "model", "tags.csv")}
+    for arguments in (
+        ["inspect", file, "--out", out["map.yaml"]],
+        ["build", file, "--map", out["map.yaml"], "--out", out["cohort"]],
+        ["fit", out["cohort"], "--out", out["model"]],
+        ["tag", out["model"], file, "--out", out["tags.csv"]],
+    ):
+        done = run.invoke(app, arguments)
+        assert done.exit_code == 0, (arguments[0], done.output)
+    assert len(Path(out["tags.csv"]).read_text("utf-8").splitlines()) > 200

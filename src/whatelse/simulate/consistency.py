@@ -10,7 +10,7 @@ import numpy as np
 from whatelse.simulate.content import SECTIONS, Department
 from whatelse.simulate.patients import Patients
 from whatelse.simulate.presentation import Presentation
-from whatelse.types import Bools, Floats, Singles
+from whatelse.types import Bools, Floats, Ints, Singles
 
 FAST_PULSE = ((1, 160.0), (5, 140.0), (12, 120.0), (200, 100.0))  # under this age, above this pulse
 FAST_BREATH = ((1, 55.0), (5, 38.0), (12, 28.0), (200, 22.0))
@@ -43,7 +43,8 @@ def enforce_consistency(
     for rule in department.consistency["measures"]:
         apply(rule)
     _drugs(department, presentation, findings, column)
-    _parts(department, presentation, findings, u, column)
+    for group in ("parts", "quadrants"):
+        _parts(department, presentation, findings, u, np.array([column[key] for key in department.style[group]]))
     for drugs in department.style["one_of"]:  # one drug of a group with the same effect
         same = np.array([column[f"hx:{d}"] for d in drugs if f"hx:{d}" in column])
         taken = findings[:, same] * (1 + np.argsort(np.argsort(u[:, 8 : 8 + same.size], axis=1), axis=1))
@@ -89,11 +90,8 @@ def _drugs(department: Department, presentation: Presentation, findings: Bools, 
             findings[:, column[key]] &= given[:, known].any(axis=1)
 
 
-def _parts(
-    department: Department, presentation: Presentation, findings: Bools, u: Singles, column: dict[str, int]
-) -> None:
-    """Body parts in a note: those of the reasons for visit; without such a reason one part, or seldom two."""
-    parts = np.array([column[key] for key in department.style["parts"]])
+def _parts(department: Department, presentation: Presentation, findings: Bools, u: Singles, parts: Ints) -> None:
+    """Parts of the body in a note: those of the reasons for visit; without such a reason one part, or seldom two."""
     said = np.zeros(findings.shape, dtype=bool)
     for k in range(presentation.reasons.shape[1]):
         rows = np.flatnonzero(presentation.reasons[:, k] >= 0)

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whatelse.simulate.causes import Cause, causes_of
+from whatelse.simulate.causes import Cause, Causes
 from whatelse.simulate.content import SECTIONS, Department, load
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.note_writer import NONE, Case
 from whatelse.simulate.notes import Writer, words
 from whatelse.simulate.observe import Chances, observe
 from whatelse.simulate.patients import A_DAY, START, YEAR, draw_patients
-from whatelse.simulate.presentation import Presentation, draw_presentation
+from whatelse.simulate.presentation import draw_presentation
 from whatelse.simulate.rates import MEASURES
 from whatelse.sources.vitals import AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
@@ -108,16 +108,15 @@ def _block(
             doctor=int(chances.doctor[k]),
             talk=(float(seen.talk[k, 0]), float(seen.talk[k, 1])),
             measure=presentation.measure[k].tolist() if presentation is not None else [],
+            hour=int(patients.seconds[k] // 3600) % 24,
             late=bool(late[k]),
         )
         written = writer.write(case, chances.notes[k].tolist()) if presentation is not None else words(department, case)
         home = [(department.keys[j], j) for j in case.on[HOME]]
         home += [drug for drug in written.home if drug[0] not in {name for name, _ in home}]
-        given = (
-            _given(department, presentation, k)
-            if presentation is not None
-            else [(department.keys[j], j) for j in case.on[GIVEN]]
-        )
+        given = [(department.keys[j], j) for j in case.on[GIVEN]]
+        if presentation is not None:  # the causes of these drugs are found from the survey's rates: they have no tag
+            given = [(department.rates.drugs[d], NONE) for d in presentation.drugs[k].tolist() if d >= 0]
         visit = Visit(
             id=f"S{seed}-{first + row:07d}",
             age=float(age) if departures.demographics else None,
@@ -134,7 +133,7 @@ def _block(
         )
         if explain:
             listed = {"medication_history": home, "dispensed": given}
-            yield visit, causes_of(department, departures, patients, chances, k, visit, written.pieces, listed)
+            yield visit, Causes(department, departures, patients, chances, k).of(visit, written.pieces, listed)
         else:
             yield visit, []
 
@@ -150,11 +149,6 @@ def _rows(on: NDArray[np.bool_]) -> list[list[int]]:
 @cache
 def _code(name: str) -> Code:
     return Code("name", name, name)
-
-
-def _given(department: Department, presentation: Presentation, k: int) -> list[tuple[str, int]]:
-    """The drugs given or prescribed; their causes are found from the survey's rates, so they have no tag."""
-    return [(department.rates.drugs[d], NONE) for d in presentation.drugs[k].tolist() if d >= 0]
 
 
 def _coded(measure: list[float]) -> tuple[Code, ...]:

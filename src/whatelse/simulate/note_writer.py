@@ -31,6 +31,7 @@ class Case:
     doctor: int
     talk: tuple[float, float]
     measure: list[float]
+    hour: int  # of arrival
     late: bool  # after the department changed its templates
 
 

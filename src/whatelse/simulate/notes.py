@@ -77,8 +77,10 @@ class Writer:
         column = {name: j for j, name in enumerate(department.names)}
         self.healthy = column["nopmh"]
         self.parts = {column[key] for key in (*style["parts"], "neckpain", "headstrike")}
-        self.awake, self.dazed = set(style["awake"]), {column[key] for key in style["dazed"]}
-        self.eased, self.breathless = set(style["eased"]), {column[key] for key in style["breathless"]}
+        self.errands = set(style["errands"])
+        self.unfit = [({column[key] for key in rule["beside"]}, set(rule["texts"])) for rule in style["unfit"]]
+        self.times: dict[str, tuple[int, int, str]] = style["times"]
+        self.timed = re.compile("|".join(self.times))
         self.blanked = {kind: {column[key] for key in keys} for kind, keys in style["blanked"].items()}
         self.causes = [*department.conditions, *department.reasons]
         self.accidents = {place["fall"], place["vehicle collision"]}
@@ -203,8 +205,9 @@ class Writer:
         if self.section[chief] != 0 or not symptoms:  # what happened, not a symptom that happens to be there
             if names:
                 sentences.append(writer.opening(style, [names.pop(0)], lasting))
-            elif self.keys[chief] == "pcp":
-                sentences.append([("here for eval" if writer.author % 2 else "pt here for eval", tag)])
+            elif self.keys[chief] in self.errands:
+                errand = "eval" if self.keys[chief] == "pcp" else words
+                sentences.append([(f"{'' if writer.author % 2 else 'pt '}here for {errand}", tag)])
             else:
                 sentences.append(
                     writer.opening(style, [(self._part(words, case, said).replace("? ", ""), tag)], lasting)
@@ -216,7 +219,8 @@ class Writer:
                 opening = [*opening, (writer.habit("modifiers"), NONE)]
             sentences.append(writer.opening(style, _list(opening), lasting))
         sentences += [[piece] for piece in names if not _told(piece[0], sentences[0])]
-        told = [(writer.phrase(j), j) for j in story]
+        sent = {self.key[r] for r in case.reasons} if writer.author % 3 else set()  # few write who sent the patient
+        told = [(writer.phrase(j), j) for j in story if self.keys[j] != "pcp" or j not in sent]
         if told:
             cut = 1 + int(u() * 3)
             sentences += [_list(told[:cut]), _list(told[cut:])]
@@ -237,12 +241,12 @@ class Writer:
         return sentences + self._asides(case, writer, "child_asides" if child else "asides", asides)
 
     def _asides(self, case: Case, writer: NoteWriter, name: str, count: int) -> list[list[Piece]]:
-        """Stock phrases of the author, without those that contradict a patient who is dazed or short of breath."""
+        """Stock phrases of the author, without those that contradict the findings."""
         if not count:
             return []
         here = self._all(case)
-        unfit = (self.awake if self.dazed & here else set()) | (self.eased if self.breathless & here else set())
-        said = (writer.habit(name, k) for k in range(count + len(self.eased) * bool(self.breathless & here)))
+        unfit = set().union(*(texts for beside, texts in self.unfit if beside & here))
+        said = (writer.habit(name, k) for k in range(count + 2 * bool(unfit)))
         return [[(text, NONE)] for text in said if text not in unfit][:count]
 
     def _symptoms(self, case: Case, writer: NoteWriter, said: list[tuple[str, int, bool]]) -> list[Piece]:
@@ -333,6 +337,15 @@ class Writer:
         keys = [self.key[r] for r in case.reasons]
         return sorted(case.on[0], key=lambda j: (j in keys[:1], matters(j)), reverse=True)
 
+    def _timed(self, text: str, hour: int) -> str:
+        """A text with words for a time of day that fit the hour of arrival: nobody fell "tonight" at noon."""
+
+        def fitting(found: re.Match[str]) -> str:
+            first, last, other = self.times[found[0]]
+            return found[0] if first <= (hour + 19) % 24 + 5 < last else other
+
+        return self.timed.sub(fitting, text)
+
     def _finish(self, sentences: list[list[Piece]], writer: NoteWriter) -> list[Piece]:
         """Sentences put together by the author's habits, with now and then a slip of the finger."""
         end = (". ", ". ", "; ", ".\n", ". ")[writer.author % 5]
@@ -346,6 +359,7 @@ class Writer:
             if pieces:
                 pieces.append((end, NONE))
             pieces += sentence
+        pieces = [(self._timed(text, writer.case.hour), tag) for text, tag in pieces]
         if writer.author % 4 == 1 and writer.u() < 0.5:
             pieces = [(self.misspelled.sub(lambda m: self.misspellings[m[0]], text), tag) for text, tag in pieces]
         if pieces and writer.u() < 0.15:

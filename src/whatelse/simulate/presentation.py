@@ -64,6 +64,9 @@ def draw_presentation(department: Department, everyone: Patients, keep: Ints, rn
     first[~fits] = other[~fits] = -np.inf
     drug[~department.drug_limits.fits(patients.age, patients.male)] = -np.inf
     reasons = _reasons(department, first + gumbel_first, other + gumbel_other, measure)
+    painful = np.array([any("pain" in way for way in (*e["says"], *e.get("named", ()))) for e in department.said])
+    pain = measure[:, MEASURES.index("pain")]
+    pain[painful[reasons[:, 0]] & (pain == 0)] = np.nan  # who comes for a pain does not call it none
     count = np.nan_to_num(measure[:, MEASURES.index("drugs")]).astype(int)
     drugs = _most(drug + gumbel_drug, count, MOST_DRUGS)
     severe, triage = [MEASURES.index(name) for name in ("admitted", "ambulance", "drugs")], MEASURES.index("triage")

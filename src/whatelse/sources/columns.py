@@ -14,7 +14,7 @@ that it does not name are looked for under their own names, in any case:
     numbers:                                               see `numbers.py`
       temp: [">= 38 -> vital:fever", "< 35 -> vital:cold"]
       pulse: bands
-    time: {column: arrived, format: "%d.%m.%Y %H:%M"}
+    time: {column: arrived, format: "%d.%m.%Y %H:%M"}      a list: the first that fits; "" is ISO 8601, excel a number
     shown: [disposition, expert]                           shown on label sheets, never a finding; may be absent
     missing: [NA, "."]                                     cells that mean unknown, in any column
     billing: null                                          not read, though a column has this name
@@ -55,7 +55,7 @@ class Column:
     columns: tuple[str, ...]
     separator: str = "|"
     system: str = ""
-    format: str | None = None
+    format: tuple[str, ...] = ()  # of times: as in datetime.strptime; the first that fits
     values: Mapping[str, str | None] | None = None
     asked: bool = False  # named in the map: then it is an error if the file does not have it
     row_number: bool = False  # an id made of the file's name and the number of the row: there is no column
@@ -142,9 +142,14 @@ def _column(field: str, given: Any, file: object) -> Column:
         )
     if "values" in options:
         options["values"] = _values(field, options["values"], file)
+    if isinstance(options.get("format"), str):
+        options["format"] = [options["format"]]
     for option in options.keys() - {"values"}:
-        if not isinstance(options[option], str) or not options[option]:
+        texts = options[option] if option == "format" and isinstance(options[option], list) else [options[option]]
+        if not texts or not all(isinstance(text, str) and (text or option == "format") for text in texts):
             raise InputError(f"the column map's {option!r} of {field!r} must be text", file=file)
+    if "format" in options:
+        options["format"] = tuple(options["format"])
     return Column(tuple(str(name) for name in names), **{"system": system, **options}, asked=True)
 
 

@@ -5,20 +5,27 @@ Each function raises BadValue with a reason that never quotes the cell. None and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import date, datetime
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from importlib.resources import files
 from typing import Any, cast
+
+import yaml
 
 from whatelse.sources.report import BadValue
 from whatelse.visits import OLDEST, Sex
 
 NO_AGE = "age is not a number of years; list cells that mean unknown under 'missing' in the column map"
 LONGEST_ID = 1_000
+_WORDS = yaml.safe_load((files("whatelse.sources") / "cell_words.yaml").read_text("utf-8"))
 SEXES: dict[str, Sex | None] = {
-    **dict.fromkeys(("f", "female", "w", "weiblich", "femme", "femenino", "woman"), "F"),
-    **dict.fromkeys(("m", "male", "männlich", "homme", "masculino", "man"), "M"),
-    **dict.fromkeys(("", "u", "x", "o", "d", "divers", "unknown", "other", "unspecified", "not specified"), None),
+    word: None if sex == "unknown" else sex for sex, words in _WORDS["sex"].items() for word in words
 }
+YEARS = {"years": 1.0, "months": 1 / 12, "weeks": 7 / 365.25, "days": 1 / 365.25}
+_UNITS = {word: YEARS[unit] for unit, words in _WORDS["age"].items() for word in words}
+_AGE = re.compile(r"(\d+(?:[.,]\d+)?)\s*([^\W\d]*)\.?(?:[ /-]*old)?", re.IGNORECASE)
+_EXCEL = datetime(1899, 12, 30)  # day 0 of a spreadsheet
 
 
 def parse_id(cell: Any) -> str:
@@ -28,6 +35,8 @@ def parse_id(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # a column of whole numbers with a gap in it is read as floats
     text = str(cell).strip()
+    if text.startswith('="') and text.endswith('"'):
+        text = text[2:-1]  # so spreadsheets keep the zeros in front of a number
     if not text:
         raise BadValue("id is missing")
     if "\0" in text or len(text) > LONGEST_ID:
@@ -36,20 +45,17 @@ def parse_id(cell: Any) -> str:
 
 
 def parse_age(cell: Any) -> float | None:
-    """Years; a decimal comma is accepted."""
+    """Years. A decimal comma and a unit are accepted: "54y", "18 mo", "3 weeks", "5 Tage"."""
     if cell is None or cell == "":
         return None
+    if isinstance(cell, str):
+        cell = _age_of_text(cell.strip())
     try:
-        age = float(cell)
+        age = float(cell) if cell is not None else None
     except (TypeError, ValueError, OverflowError):
-        if not isinstance(cell, str):
-            raise BadValue(NO_AGE) from None
-        if not cell.strip():
-            return None
-        try:
-            age = float(cell.replace(",", "."))
-        except ValueError:
-            raise BadValue(NO_AGE) from None
+        raise BadValue(NO_AGE) from None
+    if age is None:
+        return None
     if isinstance(cell, bool) or age != age:
         raise BadValue(NO_AGE)
     if age < 0:
@@ -57,6 +63,15 @@ def parse_age(cell: Any) -> float | None:
     if age > OLDEST:
         raise BadValue(f"age is above {OLDEST}")
     return age
+
+
+def _age_of_text(text: str) -> float | str | None:
+    """Years of a number with a unit; other text as it is."""
+    found = _AGE.fullmatch(text)
+    if found is None:
+        return text or None
+    years = _UNITS.get(found[2].lower() or "y")
+    return text if years is None else float(found[1].replace(",", ".")) * years
 
 
 def parse_sex(cell: Any, values: Mapping[str, str | None] | None = None) -> Sex | None:
@@ -68,7 +83,7 @@ def parse_sex(cell: Any, values: Mapping[str, str | None] | None = None) -> Sex 
         if text in values:
             return cast(Sex | None, values[text])  # the map was checked: F, M or None
     try:
-        return SEXES[cell.strip().lower()]
+        return SEXES[cell.strip().lower().rstrip(".")]
     except (AttributeError, KeyError):
         raise BadValue(
             "sex is none of F, M, female, male, U, unknown; map other codes with 'values', as in "
@@ -76,18 +91,24 @@ def parse_sex(cell: Any, values: Mapping[str, str | None] | None = None) -> Sex 
         ) from None
 
 
-def parse_time(cell: Any, form: str | None = None) -> datetime | None:
-    """A date and time, ISO 8601 unless `form` (as in datetime.strptime) says otherwise."""
+def parse_time(cell: Any, forms: Sequence[str] = ()) -> datetime | None:
+    """A date and time: ISO 8601, or the first of `forms` that fits.
+
+    forms   as in datetime.strptime; "excel": days since 1899-12-30, as spreadsheets keep dates
+    """
     if isinstance(cell, datetime):
         return cell
     if isinstance(cell, date):
         return datetime(cell.year, cell.month, cell.day)
     if cell is None or (isinstance(cell, str) and not cell.strip()):
         return None
-    try:
-        return datetime.strptime(cell.strip(), form) if form else datetime.fromisoformat(cell.strip())
-    except (AttributeError, ValueError):
-        raise BadValue(
-            f"time is not a date and time written as {form or 'ISO 8601 (2018-03-01 14:05)'}; "
-            "a column map can give its 'format'"
-        ) from None
+    for form in forms or ("",):
+        try:
+            if form == "excel":
+                return (_EXCEL + timedelta(days=float(cell))).replace(microsecond=0)
+            text = cell.strip()
+            return datetime.strptime(text, form) if form else datetime.fromisoformat(text)
+        except (AttributeError, ValueError, TypeError, OverflowError):
+            continue
+    written = " or ".join(form or "ISO 8601" for form in forms) or "ISO 8601 (2018-03-01 14:05)"
+    raise BadValue(f"time is not a date and time written as {written}; a column map can give its 'format'")

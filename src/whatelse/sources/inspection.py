@@ -10,13 +10,14 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,21 +27,24 @@ from whatelse.errors import InputError
 from whatelse.sources.columns import FIELDS, normal
 from whatelse.sources.convert import cell_text
 from whatelse.sources.description import describe
-from whatelse.sources.fields import SEXES, parse_time
+from whatelse.sources.fields import SEXES, parse_age, parse_time
 from whatelse.sources.numbers import parse_number
 from whatelse.sources.report import BadValue, Report
 from whatelse.sources.tables import open_csv, read_table, table_format
 from whatelse.sources.textfile import damage, detect_encoding, open_text
+from whatelse.visits import Sex
+
+T = TypeVar("T")
 
 ROWS = 20_000  # rows that are inspected
+LOOKED_AT = 300  # cells by which the form of dates is found
 FEW = 12  # most values of a column of codes
 MARKS = 5  # cells of a column that may be taken for "unknown" because they cannot be read
 ONCE = ("id", "age", "sex", "time", "chief_complaint")  # fields that take one column
 TEXT = ("chief_complaint", "triage_note", "md_comments")
-LETTERS = {"fh": {"f": "F", "h": "M"}, "hm": {"h": "M", "m": "F"}}  # femme and homme; hombre and mujer
-YES_NO = ({"0", "1"}, {"no", "yes"}, {"n", "y"}, {"false", "true"})
 EVERY_ROW = "a different value in every row"
 UNRELATED = "says nothing about the patient's health"
+SAME = "the same value in every row"
 AFTER = "known only after the visit: it would give the answer away"
 _ICD = re.compile(r"[A-Z]\d[\dA-Z](\.?[\dA-Z]{1,4})?|\d{3}(\.\d{1,2})?")
 _MARK = re.compile(r"[?.*\-–—_/\\]+|#\D\S*")  # "??", "--", and errors of spreadsheets such as "#N/A"
@@ -171,9 +175,11 @@ def _tried(path: Path, found: Inspection, header: list[str], rows: list[list[Any
                 known.add(cell)
                 found.settings["missing"] = sorted({*found.settings["missing"], cell})
             else:
-                left_out = [replace(g, field="", why=refused.kind, line=None) for g in found.columns if g.name == name]
-                columns = [left_out[0] if g.name == name else g for g in found.columns]
+                columns = [
+                    replace(g, field="", why=refused.kind, line=None) if g.name == name else g for g in found.columns
+                ]
                 found = replace(found, columns=columns)
+                found.settings["missing"] = sorted(set(found.settings["missing"]) - known)
             continue
         notes = [f"{n:,} rows cannot be read ({kind}): add --on-error skip" for kind, n in report.left_out.items()]
         return replace(found, notes=notes)
@@ -208,14 +214,14 @@ class _Cells:
         self.texts = [cell_text(value) for value in self.values]
         self.distinct = set(self.texts)
         self.length = round(sum(map(len, self.texts)) / max(len(self.texts), 1))
-        self.numbers = _numbers(self.values)
+        self.numbers = _parsed(parse_number, self.values)
         self.numeric = len(self.numbers) >= 0.9 * max(len(self.values), 1)
         if self.numeric and len(self.numbers) < len(self.values):
             self._mark_unreadable()
 
     def _mark_unreadable(self) -> None:
         """Take the few texts of a column of numbers that are no numbers for "unknown"."""
-        odd = {text for text in self.distinct if not _numbers([text])}
+        odd = {text for text in self.distinct if not _parsed(parse_number, [text])}
         if len(odd) <= MARKS and all(len(text) <= 20 for text in odd):
             self.marks |= odd
             self.values = [value for value, text in zip(self.values, self.texts, strict=True) if text not in odd]
@@ -253,32 +259,33 @@ class _Cells:
 
 
 def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
+    """The field of a column. taken: fields that earlier columns have; claimed: fields that names of columns say."""
     plain, values, different = column.plain, column.values, len(column.distinct)
     if not values:
         return column.guess("", "is empty")
     by_name = "" if column.by_name in taken else column.by_name
-    icd = _is_icd(column.texts)
+    unique = different == len(values) == column.rows
+    icd = _is_icd(column.texts) and not (unique and column.rows > FEW)
     if by_name == "billing" or (icd and not by_name):
         return _codes(column, "billing", "diagnoses, never findings") if icd else column.guess("", AFTER)
     if plain not in itertools.chain(*_names()["fields"].values()):
         for names, why in ((_names()["after"], AFTER), (_names()["unrelated"], UNRELATED)):
             if any(map(column.called, names)):
                 return column.guess("", why)
-    if by_name == "id" or (not by_name and "id" not in taken and re.search(r"(^|_)(id|no|nr|number)\W*$", plain)):
-        if different == len(values) == column.rows:
+    if by_name == "id" or (not by_name and "id" not in taken and re.search(r"(^|_)(id|no|nr|nº|number)\W*$", plain)):
+        if unique:
             return column.guess("id", EVERY_ROW)
         if by_name == "id":
             return column.guess("", f"is no id: {different:,} values in {column.rows:,} rows")
-    if by_name == "age" and column.numeric and min(column.numbers) >= 0 and max(column.numbers) <= 130:
-        return column.guess("age", _range(column.numbers))
-    if by_name == "sex" or (
-        different <= 4 and "sex" not in claimed | taken and {t.lower() for t in column.distinct} <= set(SEXES) - {""}
-    ):
+    if by_name == "age" and (ages := _parsed(parse_age, values)) and len(ages) >= 0.9 * len(values):
+        return column.guess("age", _range(ages))
+    if by_name == "sex" or (different <= 4 and "sex" not in claimed | taken and not _odd_sexes(column)):
         return _sex(column)
-    if (form := _time_format(values)) is not None:
+    if forms := _time_forms(values):
         if by_name != "time":
             return column.guess("", "dates and times; map it as 'time' if it is the arrival")
-        return column.guess("time", form or "ISO 8601", {"column": column.name, "format": form} if form else None)
+        line = None if forms == [""] else {"column": column.name, "format": forms[0] if len(forms) == 1 else forms}
+        return column.guess("time", "; ".join(form or "ISO 8601" for form in forms), line)
     if by_name in ("medication_history", "dispensed"):
         return _codes(column, by_name, "drugs by name")
     if by_name == "truth":
@@ -287,12 +294,14 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
         return column.guess(by_name, f"text, {column.length} letters on average")
     if (vital := _vital(column)) is not None:
         return vital
+    if different == 1 and len(values) == column.rows:
+        return column.guess("", SAME)
     whole = not any(isinstance(value, float) and not value.is_integer() for value in values)
-    triage = any(map(column.called, _names()["triage"]))
     if whole and different <= FEW and different < len(values) and max(map(len, column.texts)) <= 40:
+        triage = any(map(column.called, _names()["triage"]))
         system = "triage" if triage else re.sub(r"\W+", "_", plain).strip("_") or "coded"
-        line: dict[str, Any] = {"column": column.name, "system": system}
-        if any({t.lower() for t in column.distinct} == pair for pair in YES_NO):
+        line = {"column": column.name, "system": system}
+        if sorted(text.lower() for text in column.distinct) in _names()["no_yes"]:
             yes = max(column.distinct, key=str.lower)
             line["values"] = {text: "yes" if text == yes else None for text in sorted(column.distinct)}
         return column.guess("coded", f"{different} values: {column.shown}", line)
@@ -302,25 +311,30 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
     fits = sum(not words.isdisjoint(text.lower().split()) for text in column.texts)
     if "chief_complaint" not in claimed | taken and column.length <= 60 and fits >= 0.15 * len(values):
         return column.guess("chief_complaint", f"words of complaints, {column.length} letters on average")
-    if column.length >= 25 and different > 0.3 * len(values):
+    if column.length >= 25 and (different > 0.3 * len(values) or column.length >= 50):
         return column.guess("triage_note", f"text, {column.length} letters on average")
     return column.guess("", f"{different:,} values; map it if it matters")
 
 
+def _odd_sexes(column: _Cells) -> list[str]:
+    """Values that are no word for a sex."""
+    return sorted(text for text in column.distinct if text.lower().rstrip(".") not in SEXES)
+
+
 def _sex(column: _Cells) -> ColumnGuess:
-    odd = sorted(text for text in column.distinct if text.lower() not in SEXES)
-    letters = LETTERS.get("".join(sorted({text.lower() for text in column.distinct})))
-    if letters is not None:
-        meant = {text: letters[text.lower()] for text in sorted(column.distinct)}
-        why = ", ".join(f"{text} is {sex}" for text, sex in meant.items())
-        return column.guess("sex", why, {"column": column.name, "values": meant})
-    if not odd:
-        return column.guess("sex", column.shown)
+    texts, letters = sorted(column.distinct), {text.lower() for text in column.distinct}
+    own: dict[str, Sex | None] = {}
+    if "h" in letters:  # homme beside femme; hombre beside mujer
+        own = {text: "M" for text in texts if text.lower() == "h"}
+        own |= {text: "F" for text in texts if text.lower() == "m" and "f" not in letters}
+    odd = [text for text in _odd_sexes(column) if text not in own]
     if len(odd) > FEW:
         return column.guess("", f"{len(odd):,} values that are no sex")
-    known = {text: SEXES[text.lower()] for text in sorted(column.distinct) if text.lower() in SEXES}
-    why = f"CHECK: null means unknown; write F or M for {', '.join(odd)}"
-    return column.guess("sex", why, {"column": column.name, "values": known | dict.fromkeys(odd)})
+    known = {text: SEXES[text.lower().rstrip(".")] for text in texts if text not in odd and text not in own} | own
+    line = {"column": column.name, "values": known | dict.fromkeys(odd)} if own or odd else None
+    if odd:
+        return column.guess("sex", f"CHECK: null means unknown; write F or M for {', '.join(odd)}", line)
+    return column.guess("sex", ", ".join(f"{text} is {known[text] or 'unknown'}" for text in texts), line)
 
 
 def _codes(column: _Cells, field: str, why: str) -> ColumnGuess:
@@ -342,14 +356,14 @@ def _is_icd(texts: list[str]) -> bool:
 
 def _vital(column: _Cells) -> ColumnGuess | None:
     """A vital sign, if name and values agree: a column of 0 and 1 is no pain score."""
-    part = 0 if column.numeric else 1  # 120/80: the first number
-    numbers = sorted(column.numbers if column.numeric else _numbers(column.values, part))
-    if len(numbers) < 0.9 * len(column.values) or len(set(numbers)) < 4:
+    part = 0 if column.numeric else 1  # 120/80, 5/10: the first number
+    numbers = sorted(_parsed(partial(parse_number, part=part), column.values))
+    if len(numbers) < (0.7 if part else 0.9) * len(column.values) or len(set(numbers)) < 3:
         return None
     low, high = numbers[len(numbers) // 20], numbers[-1 - len(numbers) // 20]
     for vital in _names()["vitals"]:
         fits = vital["range"][0] <= low and high <= vital["range"][1]
-        if fits and any(column.called(name) or set(column.words) & {name} for name in vital["names"]):
+        if fits and any(column.called(name) or name in column.words for name in vital["names"]):
             line = {"part": 1, "rules": vital["rules"]} if part else vital["rules"]
             return column.guess("numbers", f"{_range(numbers)}, {len(numbers):,} measured", line)
     return None
@@ -359,30 +373,29 @@ def _range(numbers: Sequence[float]) -> str:
     return f"{min(numbers):g} to {max(numbers):g}"
 
 
-def _numbers(values: Iterable[Any], part: int = 0) -> list[float]:
+def _parsed(parse: Callable[[Any], T | None], values: Iterable[Any]) -> list[T]:
+    """The values that can be read, read."""
     out = []
     for value in values:
-        try:
-            number = parse_number(value, part)
-        except BadValue:
-            continue
-        if number is not None:
-            out.append(number)
+        with suppress(BadValue):
+            if (found := parse(value)) is not None:
+                out.append(found)
     return out
 
 
-def _time_format(values: Sequence[Any]) -> str | None:
-    """ "" for ISO 8601 and dates, else a format of `time_formats`; None if the values are no times."""
-    if all(isinstance(value, int | float) for value in values[:200]):
-        return None
-    for form in ("", *_names()["time_formats"]):
-        try:
-            for value in values[:200]:
-                parse_time(value, form or None)
-            return str(form)
-        except BadValue:
-            continue
-    return None
+def _time_forms(values: Sequence[Any]) -> list[str]:
+    """The forms of dates and times among the values, commonest first ("" is ISO 8601); none if they are no times."""
+    rest, found = [value for value in values if not isinstance(value, int | float)][:LOOKED_AT], list[str]()
+    most, forms = len(rest), ["", *_names()["time_formats"]]
+    while rest and len(found) < 4:
+        count, form = max(((len(_parsed(partial(parse_time, forms=[f]), rest)), f) for f in forms), key=lambda c: c[0])
+        if not count:
+            break
+        found.append(form)
+        rest = [value for value in rest if not _parsed(partial(parse_time, forms=[form]), [value])]
+    if found and rest and all(re.fullmatch(r"[2-6]\d{4}(\.\d+)?", str(value)) for value in rest):
+        found, rest = [*found, "excel"], []
+    return found if found and len(rest) <= 0.1 * most else []
 
 
 def _joined(before: Any, line: Any) -> Any:
