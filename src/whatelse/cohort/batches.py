@@ -79,7 +79,7 @@ class BatchReader:
         return csr_matrix((np.ones(key.size, np.uint8), indices, ends.astype(np.int32)), shape=(len(visits), n))
 
     def find(self, visit: Visit) -> list[Found]:
-        """Every mention of every finding of one visit: those of notes in reading order, then the others."""
+        """Every mention of every finding of one visit: first notes in reading order, then codes and numbers."""
         found = self._encoder.encode([visit])
         word, first, last = self._joins.join(found.word, found.gap)
         here = [
@@ -116,11 +116,11 @@ class BatchReader:
         return unknown.astype(np.int64), words.astype(np.int64)
 
     def unobserved(self, visits: Sequence[Visit]) -> csr_matrix:
-        """(V, n) CSR of 0/1: the findings that nobody looked for."""
+        """(V, n) CSR of 0/1: the unobserved findings."""
         return self.hidden_rows([given_fields(visit) for visit in visits])
 
     def hidden_rows(self, given: Sequence[frozenset[str]]) -> csr_matrix:
-        """(V, n) CSR of 0/1: the findings that nobody looked for, of visits with these fields."""
+        """(V, n) CSR of 0/1: the unobserved findings of visits that have these fields."""
         rows = [self.hidden(fields) for fields in given]
         ends = np.concatenate([[0], np.cumsum([row.size for row in rows])]).astype(np.int32)
         indices = np.concatenate([np.empty(0, np.int32), *rows])
@@ -128,7 +128,7 @@ class BatchReader:
         return csr_matrix((np.ones(indices.size, np.uint8), indices, ends), shape=shape)
 
     def hidden(self, given: frozenset[str]) -> Int32s:
-        """The findings, sorted, that a visit with these fields alone says nothing about."""
+        """The unobserved findings, sorted, of a visit that has these fields."""
         given &= self.vocabulary.fields
         hidden = self._hidden.get(given)
         if hidden is None:

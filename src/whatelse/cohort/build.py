@@ -193,7 +193,7 @@ def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Coll
 
 
 def choose(common: Iterable[tuple[str, bool, int]], finder: Finder, left: Collection[str], choice: Choice) -> list[int]:
-    """The ordinary findings that stay, of those neither too rare nor too common, most common first and then by name.
+    """Choose the ordinary findings of the vocabulary.
 
     common   (name, whether it is a fact and no word, a number to call it by), in that order; read as far as is needed
     left     names of codes that were anchors

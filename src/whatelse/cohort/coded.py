@@ -47,7 +47,7 @@ def code_name(field: str, code: Code) -> str:
 
 
 def code_findings(finder: Finder, field: str, code: Code) -> tuple[str, ...]:
-    """The findings that a code is, with those of wider concepts. Where labels are not read: its name alone."""
+    """Names of the findings of a code: its concept and the wider concepts. Where labels are not read: its name."""
     own = code_name(field, code)
     if not finder.lexicon.entries or not finder.lexicon.labels:
         return (own,)
@@ -66,7 +66,7 @@ def _drug(finder: Finder, field: str, code: Code, own: str) -> list[str]:
 
 
 def _coded(finder: Finder, code: Code, own: str) -> list[str]:
-    """Concepts of a code by what it is, else by its label."""
+    """Findings of a code: a vital sign, the condition of an ICD code, else the concepts that its label mentions."""
     lexicon = finder.lexicon
     vital = concept_of_code(code)
     if vital is not None and vital in lexicon.by_name:

@@ -42,10 +42,10 @@ class Cohort(HasVocabulary):
     X           (N, n) CSR of uint8 ones, anchors included as columns; indices sorted and distinct in each row
     vocabulary  the n findings
     ids         (N,) the visits' ids
-    Y           (N, m) bool, or None where nothing is known of any visit; False where nobody knows
-    known       (N, m) bool: the labels of Y that are known; (N,) for whole rows, None for all of Y
+    Y           (N, m) bool, labels; False where `known` is False; None: no visit has a label
+    known       (N, m) bool: which labels are known; (N,) for whole rows, None for all of Y
     about       where it came from: JSON values
-    fields      the fields that each visit has, for telling unobserved findings from absent ones; None: nobody knows
+    fields      the fields that each visit has: findings of other fields are unobserved, not absent; None: not recorded
     """
 
     X: csr_matrix
@@ -102,7 +102,7 @@ class Cohort(HasVocabulary):
 
     @property
     def labelled(self) -> Bools:
-        """(N,) the visits of which every condition is known."""
+        """(N,) visits with a label for every condition."""
         return np.asarray(self.known.all(axis=1))
 
     @property
@@ -111,7 +111,7 @@ class Cohort(HasVocabulary):
         return self.Y is not None and bool(self.known.all())
 
     def labelled_part(self) -> tuple[NDArray[np.intp], Cohort]:
-        """The numbers of the visits of which something is known, and these visits."""
+        """Row numbers of the visits with at least one label, and the cohort of these visits."""
         rows = np.flatnonzero(self.known.any(axis=1))
         return rows, self.rows(rows)
 
@@ -139,7 +139,7 @@ class Cohort(HasVocabulary):
         return Cohort(self.X[rows], self.vocabulary, self.ids[rows], Y, self.known[rows], self.about, fields)
 
     def unobserved(self) -> csr_matrix | None:
-        """(N, n) CSR of 0/1: the findings that nobody looked for in each visit; None where nobody knows."""
+        """(N, n) CSR of 0/1: the unobserved findings of each visit; None if `fields` is."""
         if self.fields is None:
             return None
         kinds = self.vocabulary.reader.hidden_rows(self.fields.kinds)
@@ -196,7 +196,7 @@ class Cohort(HasVocabulary):
     def from_columns(
         cls, columns: pa.RecordBatch | pa.Table, vocabulary: Vocabulary, about: Mapping[str, Any], path: object
     ) -> Cohort:
-        """The visits of what `columns_of` made, read from `path`; `unknown` may be missing."""
+        """The cohort of the columns that `columns_of` makes; `unknown` may be missing. path: for messages."""
         N, n, m = len(columns.column("id")), len(vocabulary.names), len(vocabulary.conditions)
         indptr, indices, Y, known = label_arrays(columns, m, path)
         if indices.size and not (indices.min() >= 0 and indices.max() < n):

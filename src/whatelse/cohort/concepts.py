@@ -105,7 +105,7 @@ def _read(labels: list[tuple[str, str]], lexicon: Lexicon) -> list[tuple[str, ..
 
 
 def _narrowest(names: tuple[str, ...], lexicon: Lexicon) -> tuple[str, ...]:
-    """Without those that another of them implies: "knee pain, ache" is `knee_pain`, not `pain` too."""
+    """The names that no other name implies: "knee pain, ache" is `knee_pain`, not also `pain`."""
     if len(names) < 2:
         return names
     implied = {wider for name in names for wider in lexicon.ancestors(name)}

@@ -1,4 +1,4 @@
-"""Tally: how anchors and labels go together in a cohort, as counts. Those of parts add up to those of the whole."""
+"""Tally: counts of anchors and labels in a cohort. Tallies of parts add up to the tally of the whole."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Finder:
     # ---- names
 
     def mention_names(self, concept: int, assertion: int, flags: int) -> list[str]:
-        """The findings that a mention is: its own, and unless it is denied those of its wider concepts."""
+        """Names of the findings of a mention: its concept and, unless it is denied, the wider concepts."""
         return self.concept_names(self.reader.concepts[concept], assertion, flags)
 
     def concept_names(self, name: str, assertion: int, flags: int = 0) -> list[str]:

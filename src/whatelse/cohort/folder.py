@@ -101,7 +101,7 @@ def columns_of(
     known: Bools,
     fields: list[list[int]] | None = None,
 ) -> pa.RecordBatch:
-    """Visits as Arrow columns: id, findings, conditions that are true, those of which nobody knows, fields."""
+    """Visits as Arrow columns: id, findings, true conditions, conditions without a label, fields."""
     some = np.asarray(known.any(axis=1))
     return pa.record_batch(
         {
@@ -115,7 +115,7 @@ def columns_of(
 
 
 def fields_of(columns: pa.RecordBatch | pa.Table, names: list[str], path: object) -> FieldSets | None:
-    """The fields that visits have, of what `columns_of` made; None where that was not kept."""
+    """The fields of each visit, from the columns of `columns_of`; None if they were not kept."""
     if "fields" not in columns.schema.names:
         return None
     lists = columns.column("fields")
@@ -136,7 +136,7 @@ def fields_of(columns: pa.RecordBatch | pa.Table, names: list[str], path: object
 def label_arrays(
     columns: pa.RecordBatch | pa.Table, m: int, path: object
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Bools, Bools]:
-    """indptr and indices of the findings, and Y and known (N, m), of what `columns_of` made."""
+    """indptr and indices of the findings, and Y and known (N, m), from the columns of `columns_of`."""
     lists, truth = _whole(columns.column("findings")), _whole(columns.column("conditions"))
     known = np.repeat(truth.is_valid().to_numpy(zero_copy_only=False)[:, None], m, axis=1)
     if "unknown" in columns.schema.names:

@@ -1,4 +1,4 @@
-"""Many visits in, many answers out: whatever holds visits becomes rows of findings, and probabilities become a table.
+"""Many visits as rows of findings, and probabilities of many visits as a table.
 
 Visits are held by a list of them, a cohort, a matrix of findings, or a data frame: of records (read as files are), or
 of findings (`cohort.to_pandas()["finding"]`). pandas and polars are imported only where a frame of theirs is wanted.

@@ -43,7 +43,7 @@ def anchored_condition(base: Knowledge, name: str, fields: tuple[str, ...] = TEX
 
 
 def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | None:
-    """The conditions that occur often enough in these visits. None: fewer than two do, or nobody named one in a note.
+    """The conditions that occur often enough in these visits. None: fewer than two do.
 
     A condition that the truth of the visits names is spelled as there. O(length of the notes).
     """

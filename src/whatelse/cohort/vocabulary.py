@@ -125,7 +125,7 @@ class Vocabulary:
         return found
 
     def unobserved(self, visit: Visit) -> Int32s:
-        """The findings that nobody looked for, sorted: those that come from fields that are None.
+        """The unobserved findings, sorted: all fields that they come from are None.
 
         A word is unobserved if the visit has no note at all; an anchor, if the visit has none of the fields
         it is looked for in; a band of a number, if the visit does not have that number.
@@ -295,7 +295,7 @@ def _strings(value: Iterable[Any]) -> Sequence[str]:
 
 
 class HasVocabulary:
-    """A cohort, here or in Spark: what its vocabulary says of conditions and anchors."""
+    """Base of cohorts in memory and in Spark: conditions and anchors of the vocabulary."""
 
     vocabulary: Vocabulary
 

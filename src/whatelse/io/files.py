@@ -14,7 +14,7 @@ from whatelse.errors import OutputError
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file in one step: after this call it holds `data`; if it fails, what was there before."""
+    """Write a file in one step. If writing fails, the old content stays."""
     with _said(Path(path)), writing(path) as file:
         file.write(data)
 

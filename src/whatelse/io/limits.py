@@ -28,7 +28,7 @@ SMALL = 256 << 20  # bytes that any file may grow to
 
 
 def limit(name: str) -> int:
-    """A limit by its name: what the environment says, else its default."""
+    """A limit by its name: the environment variable, else the default."""
     given = os.environ.get(name, "")
     return int(given) if given.isascii() and given.isdigit() else LIMITS[name]
 

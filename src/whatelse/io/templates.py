@@ -1,4 +1,4 @@
-"""HTML from templates: Jinja2 with everything escaped that a template does not itself write."""
+"""HTML from Jinja2 templates. Values are escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINES: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trail
 
 
 def templates(package: str) -> Environment:
-    """The folder `templates` of a package. Values are escaped, and a name that nobody gave is an error."""
+    """The folder `templates` of a package. Values are escaped. An undefined name is an error."""
     return Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, **LINES)
 
 

@@ -1,4 +1,4 @@
-"""A small table as text and as HTML: how answers print, and how notebooks show them."""
+"""A small table as text for a terminal and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TextTable:
 
 
 class Printed:
-    """What prints as the table that its `shown` makes, in a terminal and in a notebook."""
+    """Base of objects that print as a table, made by `shown`, in a terminal and in a notebook."""
 
     __slots__ = ()
 

@@ -99,7 +99,7 @@ def read_yaml(name: str) -> Any:
 
 @lru_cache(maxsize=4)
 def load(survey: Path | None = None) -> Department:
-    """Read the files once; `survey`: a folder of rates other than those that ship."""
+    """Read the files once. survey: a folder of rates; None: the shipped rates."""
     conditions, outside, style = read_yaml("conditions.yaml"), read_yaml("outside.yaml"), read_yaml("style.yaml")
     said, mentions = read_yaml("reasons.yaml"), read_yaml("mentions.yaml")
     reasons, illnesses, leaks = outside["reasons"], outside["illnesses"], outside["leaks"]
@@ -169,7 +169,7 @@ def load(survey: Path | None = None) -> Department:
 def _columns(
     every: Sequence[Mapping[str, Any]], leaks: Mapping[str, Any], rates: Rates, anchors: set[str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(section, key, phrases) of every finding. Drugs given are the survey's, those that are anchors left out."""
+    """(section, key, phrases) of every finding. Drugs given are drugs of the survey that are no anchors."""
     texts = read_yaml("findings.yaml")
     denied = {k for p in every for k in p.get("denies", ())} | set(leaks["negative"])
     columns: list[tuple[str, str, tuple[str, ...]]] = []
@@ -209,7 +209,7 @@ def _whose(who: Sequence[Sequence[Any]]) -> Limits:
 
 
 def spread(department: Department) -> Floats:
-    """(n,) the leak rates when nothing exists beyond the 23: what the rest would bring on, independently of all else.
+    """(n,) leak rates without causes beyond the 23: the leaks then include the findings of those causes, on average.
 
     1 - l'_j = (1 - l0_j) prod_k (1 - pi_k (1 - exp(-z_kj))), pi_k the share of visits with reason or illness k.
     """

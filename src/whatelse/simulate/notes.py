@@ -35,7 +35,7 @@ _PAIN = MEASURES.index("pain")
 
 @dataclass(slots=True)
 class Written:
-    """The text fields, their pieces, and drugs at home (name, tag) that were written beside those found."""
+    """The text fields and their pieces. home: further drugs at home (name, tag) by which a condition was named."""
 
     complaint: str
     triage: str
@@ -241,7 +241,7 @@ class Writer:
         return sentences + self._asides(case, writer, "child_asides" if child else "asides", asides)
 
     def _asides(self, case: Case, writer: NoteWriter, name: str, count: int) -> list[list[Piece]]:
-        """Stock phrases of the author, without those that contradict the findings."""
+        """Stock phrases of the author that do not contradict the findings."""
         if not count:
             return []
         here = self._all(case)
@@ -250,7 +250,7 @@ class Writer:
         return [[(text, NONE)] for text in said if text not in unfit][:count]
 
     def _symptoms(self, case: Case, writer: NoteWriter, said: list[tuple[str, int, bool]]) -> list[Piece]:
-        """Symptoms as pieces: what the patient came for first, in the complaint's words if they name a condition."""
+        """Symptoms as pieces. Reasons for the visit come first, in the complaint's words if these name a condition."""
         pieces: list[Piece] = []
         done = set()
         on = set(case.on[0])
@@ -283,7 +283,7 @@ class Writer:
         return start + _list(negatives[:-1]) + [(writer.habit("last_negative"), NONE), negatives[-1]]
 
     def _vitals(self, case: Case, writer: NoteWriter) -> list[Piece]:
-        """Numbers as they were taken, by those who write them down."""
+        """Vital signs as measured. Some nurses write them down, others do not."""
         temperature, pulse, systolic, diastolic, breath, oxygen = [case.measure[k] for k in _VITAL]
         parts = []
         if writer.author % 4 == 0 or writer.u() < 0.12:
@@ -309,7 +309,7 @@ class Writer:
         shown = [(writer.phrase(j), j) for j in self._main(case)[:2]]
         sentences = [writer.opening("md_openers", _list(shown) or [("as above", NONE)])]
         found = [(writer.phrase(j), j) for j in exam]
-        if writer.author % 5 == 2 and case.talk[1] > 0.7:  # a template, with what was found after what is always there
+        if writer.author % 5 == 2 and case.talk[1] > 0.7:  # a template of a normal examination, then the findings
             normal = (self.child_normals if child else self.normals)[writer.author % (2 if child else 3)]
             here = {kind for kind, keys in self.blanked.items() if keys & self._all(case)}
             blank = [(text, NONE) for text in normal[: 2 + int(u() * 4)] if self.blanks.get(text) not in here]
@@ -369,7 +369,7 @@ class Writer:
 
 
 def _told(text: str, sentence: list[Piece]) -> bool:
-    """Whether a sentence says already what a text says ("c/o back pain" after "back pain since Monday")."""
+    """Whether a sentence already holds a text ("c/o back pain" after "back pain since Monday")."""
     return _OPENING.sub("", text) in "".join([piece for piece, _ in sentence])
 
 

@@ -151,7 +151,7 @@ def _talk(departures: Departures, chances: Chances, presentation: Presentation |
 
 
 def _interact(department: Department, departures: Departures, findings: Bools, u: Singles) -> None:
-    """Apply the rules of interactions.yaml in place; what is present is not denied."""
+    """Apply the rules of interactions.yaml in place. A finding that is present is not denied."""
     if departures.interactions == 0:
         return
     column = {name: j for j, name in enumerate(department.names)}

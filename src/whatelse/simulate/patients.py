@@ -93,8 +93,8 @@ def _conditions(
     season: Floats,
     rng: np.random.Generator,
 ) -> Bools:
-    """(N, m). Sets of conditions as the survey has them at the age and sex; or each by itself with its prior, which is
-    what the model asks for, where neither company nor age matters."""
+    """(N, m). Sets of conditions by their shares in the survey at the age and sex. Without correlation, competition and
+    demographics: each condition by its prior, independently."""
     m, size = len(department.conditions), fine.size
     u = rng.random((size, m))
     if departures.correlation == 0 and departures.competition == 0 and not departures.demographics:
@@ -121,8 +121,11 @@ def _primary(
     season: Floats,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints]:
-    """What each visit is for. With conditions: the one most often what a visit is for, or what it brought about (a fall
-    a fracture); without: an outside reason of the age and sex."""
+    """The cause that each visit is for, and the condition behind it (-1: none).
+
+    A visit with conditions is for one of them, or for an outside reason that the condition brought about (a fall: a
+    fracture). A visit without conditions is for an outside reason of the age and sex.
+    """
     rates, m = department.rates, len(department.conditions)
     size, sex = fine.size, male.astype(int)
     u, v, w = rng.random((size, m)), rng.random(size), rng.random(size)
@@ -146,7 +149,7 @@ def _primary(
 def _illnesses(
     department: Department, primary: Ints, band: Ints, age: Ints, male: Bools, rng: np.random.Generator
 ) -> Bools:
-    """(N, i): by the survey's chronic conditions where it has them, else by prevalence at the age. Some have many."""
+    """(N, i): by the survey's chronic conditions where it has them, else by prevalence at the age."""
     rates, size = department.rates, primary.size
     flags = {name: k for k, name in enumerate(rates.flags)}
     frail, own = rng.standard_normal(size), rng.standard_normal((size, len(department.illnesses)))

@@ -93,7 +93,7 @@ class Rates:
 
 
 def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence[str], reasons: Sequence[str]) -> Rates:
-    """The tables of `folder`, or those that ship."""
+    """Rates from the tables of `folder`; None: the shipped tables."""
     causes, m, g = (*conditions, *outside), len(conditions), len(outside)
     place = {name: k for k, name in enumerate(causes)}
     tables = partial(read_table, folder=folder)
@@ -206,7 +206,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
 
 
 def read_table(name: str, folder: Path | None = None) -> list[dict[str, str]]:
-    """The rows of one table of `folder`, or of those that ship."""
+    """The rows of one table of `folder`; None: a shipped table."""
     file = (folder if folder is not None else files("whatelse.simulate") / "survey") / f"{name}.csv"
     lines = file.read_text("utf-8").splitlines()
     return list(csv.DictReader(lines[1:]))  # the first line says where the counts come from
@@ -218,7 +218,7 @@ def _split(counts: str) -> list[tuple[str, int]]:
 
 
 def _counts(rows: list[dict[str, str]], place: dict[str, int], causes: int) -> tuple[tuple[str, ...], Floats]:
-    """Names, and (causes + 1, B, names) counts, those of all visits last."""
+    """Names, and (causes + 1, B, names) counts; the last row counts all visits."""
     split = [(place.get(r["cause"], -1), int(r["band"]), _split(r["counts"])) for r in rows]
     names = tuple(sorted({name for _, _, counts in split for name, _ in counts}))
     index = {name: k for k, name in enumerate(names)}

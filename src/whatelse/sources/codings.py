@@ -90,7 +90,7 @@ class Codings:
 
 
 def load_codings(path: str | Path | None = None) -> Codings:
-    """The shipped codings, with those of a hospital's own file added."""
+    """The shipped codings, extended by the codings of a hospital's own file."""
     if path is None:
         return _shipped()
     try:

@@ -200,7 +200,7 @@ class _Trial(Report):
 
 
 class _Cells:
-    """The cells of one column. values: those that are neither empty nor mean unknown; texts: the same as text."""
+    """The cells of one column. values: cells that are neither empty nor mean unknown; texts: the values as text."""
 
     def __init__(self, name: str, cells: list[Any], rows: int) -> None:
         self.name, self.plain, self.rows = name, normal(name), rows
@@ -284,8 +284,8 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
     if forms := _time_forms(values):
         if by_name != "time":
             return column.guess("", "dates and times; map it as 'time' if it is the arrival")
-        line = None if forms == [""] else {"column": column.name, "format": forms[0] if len(forms) == 1 else forms}
-        return column.guess("time", "; ".join(form or "ISO 8601" for form in forms), line)
+        written = {"column": column.name, "format": forms[0] if len(forms) == 1 else forms}
+        return column.guess("time", "; ".join(form or "ISO 8601" for form in forms), None if forms == [""] else written)
     if by_name in ("medication_history", "dispensed"):
         return _codes(column, by_name, "drugs by name")
     if by_name == "truth":
@@ -300,7 +300,7 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
     if whole and different <= FEW and different < len(values) and max(map(len, column.texts)) <= 40:
         triage = any(map(column.called, _names()["triage"]))
         system = "triage" if triage else re.sub(r"\W+", "_", plain).strip("_") or "coded"
-        line = {"column": column.name, "system": system}
+        line: dict[str, Any] = {"column": column.name, "system": system}
         if sorted(text.lower() for text in column.distinct) in _names()["no_yes"]:
             yes = max(column.distinct, key=str.lower)
             line["values"] = {text: "yes" if text == yes else None for text in sorted(column.distinct)}

@@ -1,4 +1,4 @@
-"""Report: what a reader left out and what it noticed, while it reads.
+"""Report: rows that a reader left out, and notes about the files.
 
 Every source calls `leave_out` for a row it cannot use. With on_error="raise" that is the end; with
 "skip" the row is counted by kind and reading goes on. What concerns a whole file (damaged, a needed
@@ -53,7 +53,7 @@ class Report:
         self.leave_out(bad.kind, InputError(bad.problem, file=file, row=row, column=bad.column))
 
     def note(self, text: str) -> None:
-        """Say once what is missing but not needed."""
+        """Log, once, that something optional is missing."""
         if text not in self.notes:
             self.notes.append(text)
             if not self.quiet:

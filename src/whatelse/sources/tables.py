@@ -151,13 +151,13 @@ def stem(path: Path | str) -> str:
 
 
 def positions(places: Places) -> list[int]:
-    """The positions of all columns that are used, sorted: what other columns hold does not matter."""
+    """The positions of all columns that are read, sorted. Other columns may hold anything."""
     return sorted({at for groups in places.values() for group in groups for at in group})
 
 
 def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int) -> None:
     if "unexpected end" in str(error) or "field larger" in str(error):
-        # everything after the quote was taken for one cell: nobody can say how many rows that was
+        # everything after the quote was taken for one cell: the number of lost rows is unknown
         problem = f"a quote opened in this row is never closed (line {line} of the file)"
         raise InputError(problem, file=path, row=row) from None
     problem = f"quotes do not match (line {line} of the file); a quote inside a quoted cell is written twice"

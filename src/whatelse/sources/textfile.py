@@ -51,7 +51,7 @@ class Text:
 
 @contextmanager
 def damage(path: Path) -> Iterator[None]:
-    """Turn what a decompressor says about a broken file into an InputError."""
+    """Turn errors of opening, decompressing and decoding a file into an InputError."""
     try:
         yield
     except InputError:

@@ -31,7 +31,7 @@ RULES: tuple[tuple[str, Callable[[float], bool], Code], ...] = (
 
 
 def fahrenheit(value: float | None) -> float | None:
-    """Degrees Fahrenheit from what is recorded: tenths of a degree (986), Celsius (37.0), or as it is."""
+    """Degrees Fahrenheit of a temperature in tenths of a degree (986), Celsius (37.0) or Fahrenheit."""
     if value is None:
         return None
     if value > 200:

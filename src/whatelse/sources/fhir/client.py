@@ -33,7 +33,7 @@ TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 
 class FhirError(InputError):
-    """A FHIR server that cannot be read: what was asked for, and what is wrong.
+    """A request to a FHIR server failed. The message names the kind of resource and the cause.
 
     status: of its answer, if any; reason: one word for log and metrics
     """
@@ -231,7 +231,7 @@ def _refuse(status: int, what: str) -> NoReturn:
 
 
 def _retry_after(text: str | None, otherwise: float) -> float:
-    """Seconds to wait: what the server says, as a number or as a date, within limits."""
+    """Seconds to wait: the Retry-After header, a number or a date, at most LONGEST_WAIT."""
     if not text:
         return otherwise
     try:

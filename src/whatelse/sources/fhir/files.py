@@ -80,7 +80,7 @@ class Spool:
         self._db.close()
 
     def add(self, raw: Any, file: Path, row: int) -> None:
-        """Keep a resource of a type that is read; Broken if nobody could say whose it is."""
+        """Keep a resource of a type that is read; Broken if it names no patient."""
         kind = raw.get("resourceType") if isinstance(raw, dict) else None
         if not isinstance(kind, str):
             raise Broken("entry is not a resource")
@@ -162,7 +162,7 @@ def _bundle(stream: Any, file: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _full_urls(raw: dict[str, Any]) -> dict[str, str]:
-    """urn:… of an entry -> "Type/id": within a transaction Bundle references are to those."""
+    """urn:… of an entry -> "Type/id". References within a transaction Bundle name these."""
     names, found = {}, raw.get("entry")
     for entry in found if isinstance(found, list) else ():
         resource, url = (entry.get("resource"), entry.get("fullUrl")) if isinstance(entry, dict) else (None, None)

@@ -30,7 +30,7 @@ from whatelse.sources.fhir.models import (
     Patient,
 )
 from whatelse.sources.fhir.resources import Resources, entries, local, when
-from whatelse.sources.fhir.visit import Seen, current, document_text, documents, is_emergency, visit_of
+from whatelse.sources.fhir.visit import current, document_text, documents, is_emergency, visit_of
 from whatelse.sources.report import Report
 from whatelse.visits import Visit
 
@@ -137,7 +137,7 @@ class Reads:
         self._start(search.kind, True, lambda: self._pages(search.kind, {**fixed, **parameters}))
 
     def _pages(self, kind: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
-        """The pages of a search; of one that breaks off, those before, and the error as the last entry."""
+        """The pages of a search. If a page fails: the pages before it, and the error as the last entry."""
         found: list[dict[str, Any]] = []
         try:
             found.extend(self._server.pages(kind, parameters))  # page by page: those before an error are kept
@@ -159,12 +159,12 @@ class Reads:
         self._waiting.append((kind, search, done))
 
     def give_up(self) -> None:
-        """Cancel what has not begun."""
+        """Cancel reads that have not begun."""
         for _, _, future in self._waiting:
             future.cancel()
 
     def finish(self, only: str | None = None) -> None:
-        """Wait for the reads that were started, of one kind or all, and add what they found.
+        """Wait for the reads that were started, of one kind or all, and add their resources.
 
         FhirError if the access token is refused: nothing else will be answered either.
         """
@@ -272,7 +272,8 @@ def read_server(
             if name is None or not name.startswith("Patient/"):
                 report.leave_out("Encounter names no patient", FhirError("Encounter names no patient"))
                 continue
-            seen = _read(server, name.partition("/")[2], encounter.id, codings, found)
+            resources, visit = gather(server, name.partition("/")[2], encounter.id, codings, found)
+            seen = visit_of(visit or encounter, resources, codings)
             number += 1
             for missing in seen.unseen:
                 report.note(f"{server.base}: {missing} not seen for some visits")
@@ -280,12 +281,6 @@ def read_server(
         for kind, count in found.broken.items():
             report.leave_out(kind, FhirError(kind))
             report.left_out[kind] += count - 1
-
-
-def _read(server: FhirServer, patient: str, encounter: str, codings: Codings, found: Resources) -> Seen:
-    resources, visit = gather(server, patient, encounter, codings, found)
-    assert visit is not None  # it was just found
-    return visit_of(visit, resources, codings)
 
 
 def _encounters(

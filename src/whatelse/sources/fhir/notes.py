@@ -12,7 +12,7 @@ import re
 
 from striprtf.striprtf import rtf_to_text
 
-LARGEST = 2_000_000  # bytes of one note; what is longer is no note
+LARGEST = 2_000_000  # bytes of one note; a longer document is not read
 SILENT = frozenset(
     {"script", "style", "head", "title", "template", "noscript", "svg", "math", "object", "iframe", "textarea"}
 )
@@ -88,7 +88,8 @@ def _tidy(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """The words of an HTML document, however broken. One pass: what never closes is looked for once, not at every tag.
+    """The words of an HTML document, however broken. One pass: the end of a tag that never closes is
+    searched for once, not at every tag.
 
     A tag that never closes is text; an element that is not shown and never closes is only its tag.
     """

@@ -37,7 +37,7 @@ _LOCAL = re.compile(r"(?:^|/)([A-Z][A-Za-z]{2,40})/([A-Za-z0-9\-.]{1,64})(?:/_hi
 
 
 class Broken(InputError):
-    """A resource that does not fit its model. `kind`: what such resources are counted under."""
+    """A resource that does not fit its model. `kind`: the name under which such resources are counted."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -75,7 +75,7 @@ class Resources:
             kept[checked.id or f"#{len(kept)}"] = checked
 
     def add_bundle(self, raw: Any) -> None:
-        """Add what a search answered, entry by entry, or a single resource as a prefetch may hold it."""
+        """Add the entries of a Bundle, or a single resource: a prefetch may hold either."""
         for resource in entries(raw):
             self.add(resource)
 
@@ -161,7 +161,7 @@ def codes(concept: Concept | None) -> list[Code]:
 
 
 def has_code(concepts: Concept | Iterable[Concept] | None, *wanted: str) -> bool:
-    """Whether a concept, or any of several, has one of these codes in whatever system."""
+    """Whether a concept, or any of several, has one of these codes, in any code system."""
     several = [concepts] if isinstance(concepts, Concept) else list(concepts or ())
     found: Iterator[Coding] = (coding for concept in several for coding in concept.coding)
     return any(coding.code in wanted for coding in found)

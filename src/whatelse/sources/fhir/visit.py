@@ -47,7 +47,10 @@ SEXES: dict[str, Sex] = {"female": "F", "male": "M"}
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A visit, and what of its record was not seen, in words; `stood_in`: orders were taken for drugs given."""
+    """A visit, and in words the parts of its record that could not be read.
+
+    stood_in   orders were taken for drugs given
+    """
 
     visit: Visit
     unseen: tuple[str, ...]
@@ -132,7 +135,7 @@ class _Here:
         return self.start - timedelta(hours=1) <= time <= (self.end or self.start + WITHOUT_VISIT)
 
     def before(self, time: datetime | None) -> bool:
-        """Whether something was there when the patient came; what has no date was."""
+        """Whether an entry is from before the visit. An entry without a date counts as older."""
         return time is None or self.start is None or time < self.start
 
 
@@ -173,7 +176,7 @@ def _is_complaint(concept: Concept) -> bool:
 
 
 def _notes(here: _Here, resources: Resources, codings: Codings) -> dict[str, str | None]:
-    """Kind -> text: "" where there is no such note, None where nobody looked or none of them could be read."""
+    """Kind -> text: "" where there is no such note, None where notes were not searched for or none could be read."""
     if "DocumentReference" not in resources.asked:
         return {"triage": None, "provider": None}
     texts: dict[str, list[str]] = {"triage": [], "provider": []}

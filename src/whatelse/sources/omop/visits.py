@@ -108,7 +108,7 @@ def _age(row: dict[str, Any], arrived: datetime) -> float | None:
 
 
 def _codes(entry: list[list[str | None]]) -> list[Code]:
-    """Source concept, standard concept, source value: those in code systems that are known here, in this order."""
+    """Source concept, standard concept, source value, in this order; only code systems of VOCABULARIES."""
     found = [Code(VOCABULARIES[v], code, name) for v, code, name in entry if v in VOCABULARIES and code]
     if not found and (text := entry[-1][1]):
         found = [Code("source", text)]
