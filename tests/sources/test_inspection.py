@@ -278,7 +278,8 @@ def test_a_table_of_odd_columns_is_built_with_the_map_as_written(tmp_path: Path,
 
 # ---- tables that nobody prepared
 
-COMPLAINTS = ("chest pain and cough", "fever, vomiting", "fell from stairs, head injury", "headache", "cut on finger")
+SAYS = ("chest pain", "fever", "vomiting", "head injury after fall", "headache", "laceration of finger")
+COMPLAINTS = [", ".join(text for k, text in enumerate(SAYS) if i * 7919 % 63 + 1 & 1 << k) for i in range(200)]
 
 
 def _german(i: int) -> dict[str, object]:
@@ -286,7 +287,7 @@ def _german(i: int) -> dict[str, object]:
     return {
         "Fallnummer": f"2020-{i:05}", "Eintrittsdatum": f"{1 + i % 28:02}.03.2019 1{i % 10}:30",
         "Alter (J)": "k.A." if i % 40 == 7 else i % 95, "Gender": ("weibl.", "männl.")[i % 2],
-        "Presenting text": f"{COMPLAINTS[i % 5]} since {i} hours, größer", "Triage Kat.": 1 + i % 5,
+        "Presenting text": f"{COMPLAINTS[i]} since {i} hours, größer", "Triage Kat.": 1 + i % 5,
         "Dispo": ("entlassen", "stationär", "verlegt")[i % 3], "LOS min": 60 + i, "Behandler": "Dr. Müller",
         "Station": "Notfall",
     }  # fmt: skip
@@ -310,8 +311,8 @@ def _spreadsheet(i: int) -> dict[str, object]:
     return {
         "Account #": f'="{100000 + i}"', "ED Arrival Date/Time": when[min(3, i % 10)] if i % 10 < 4 else when[0],
         "Pt Age": ("54y", "18 mo", "76", "3 weeks", "")[i % 5], "M/F": "FM"[i % 2],
-        "Chief Complaint": COMPLAINTS[i % 5].upper(),
-        "Provider Note": f'Pt states "I fell"\nand hit head.\t{COMPLAINTS[i % 5]} {i}' if i % 4 else "",
+        "Chief Complaint": COMPLAINTS[i].upper(),
+        "Provider Note": f'Pt states "I fell"\nand hit head.\t{COMPLAINTS[i]} {i}' if i % 4 else "",
         "Temp (F)": "-" if i % 9 == 0 else f"{97 + i % 50 / 10:.1f}",
         "Pain": ("0/10", "5/10", "10/10", "unable")[i % 4],
         "Home Meds": ("lisinopril 10mg; metformin 500mg", "None", "ASPIRIN 81 MG")[i % 3],
@@ -332,7 +333,7 @@ def test_a_german_export(tmp_path: Path) -> None:
     file = _hard_table(tmp_path / "t.csv", _german, ";", "latin-1")
     found = inspect_file(file)
     made, why = found.to_map(), {guess.name: guess.why for guess in found.columns}
-    assert made["sex"] == "Gender" and made["chief_complaint"] == "Presenting text" and made["id"] == "Fallnummer"
+    assert made["sex"] == "Gender" and made["triage_note"] == "Presenting text" and made["id"] == "Fallnummer"
     assert "after the visit" in why["Dispo"] and "after the visit" in why["LOS min"]
     assert "health" in why["Behandler"] and why["Station"] == "the same value in every row"
     visits = list(read_visits(file, columns=made))
