@@ -43,6 +43,13 @@ def test_billing_codes_count_and_too_few_conditions_are_no_proposal() -> None:
     assert propose_conditions(some, load_knowledge()) is None
 
 
+def test_notes_in_another_language_are_learned_from_by_their_billing_codes() -> None:
+    codes = ("R55", "J18.9", "N39.0")
+    some = [Visit(f"E{i}", triage_note="acude por fiebre", billing=(Code("icd10", codes[i % 3]),)) for i in range(150)]
+    found = propose_conditions(some, load_knowledge())
+    assert found is not None and {"syncope", "pneumonia"} <= set(found.anchors.names)
+
+
 def test_a_condition_is_spelled_as_the_truth_of_the_visits_spells_it() -> None:
     some = [replace(visit, truth=("Wrist Fracture",)) for visit in visits()]
     found = propose_conditions(some, load_knowledge())

@@ -58,6 +58,8 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
         for name, count in zip(everything.names, fires, strict=True)
         if fewest <= count <= most
     ]
+    if len(often) < 2 and any(getattr(visit, field) for visit in visits for field in TEXT_FIELDS):
+        often = [(count, name) for name, count in coded.items() if fewest <= count <= most]  # notes in another language
     chosen = sorted(often, key=lambda pair: (-pair[0], pair[1]))[:MOST]
     if len(chosen) < 2:
         return None
