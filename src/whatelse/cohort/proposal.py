@@ -59,7 +59,8 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
         if fewest <= count <= most
     ]
     if len(often) < 2 and any(getattr(visit, field) for visit in visits for field in TEXT_FIELDS):
-        often = [(count, name) for name, count in coded.items() if fewest <= count <= most]  # notes in another language
+        names = everything.names  # notes in another language: billing codes say what occurs
+        often = [(coded[name], name) for name in names if fewest <= coded[name] <= most]
     chosen = sorted(often, key=lambda pair: (-pair[0], pair[1]))[:MOST]
     if len(chosen) < 2:
         return None
