@@ -287,7 +287,8 @@ def _german(i: int) -> dict[str, object]:
     return {
         "Fallnummer": f"2020-{i:05}", "Eintrittsdatum": f"{1 + i % 28:02}.03.2019 1{i % 10}:30",
         "Alter (J)": "k.A." if i % 40 == 7 else i % 95, "Gender": ("weibl.", "männl.")[i % 2],
-        "Presenting text": f"{COMPLAINTS[i]} since {i} hours, größer, seen at home by a neighbour", "Triage Kat.": 1 + i % 5,
+        "Presenting text": f"{COMPLAINTS[i]} since {i} hours, größer, seen at home by neighbour",
+        "Triage Kat.": 1 + i % 5,
         "Dispo": ("entlassen", "stationär", "verlegt")[i % 3], "LOS min": 60 + i, "Behandler": "Dr. Müller",
         "Station": "Notfall",
     }  # fmt: skip
