@@ -43,6 +43,12 @@ def test_billing_codes_count_and_too_few_conditions_are_no_proposal() -> None:
     assert propose_conditions(some, load_knowledge()) is None
 
 
+def test_of_conditions_named_in_the_same_visits_one_is_proposed() -> None:
+    some = [Visit(f"F{i}", triage_note=("finger laceration", "syncope", "seen")[i % 3]) for i in range(150)]
+    found = propose_conditions(some, load_knowledge())
+    assert found is not None and len([name for name in found.anchors.names if "laceration" in name]) == 1
+
+
 def test_notes_in_another_language_are_learned_from_by_their_billing_codes() -> None:
     codes = ("R55", "J18.9", "N39.0")
     some = [Visit(f"E{i}", triage_note="acude por fiebre", billing=(Code("icd10", codes[i % 3]),)) for i in range(150)]

@@ -6,7 +6,7 @@ A condition occurs in a visit if a note names it as present or a billing code is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whatelse.annotators import AnchorSet
@@ -50,14 +50,12 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
     spelled = {plain(name): name for visit in visits for name in visit.truth or ()}
     visits = [replace(visit, truth=None) if visit.truth else visit for visit in visits]
     everything = AnchorSet(tuple(anchored_condition(base, name) for name in base.conditions)).anchored()
-    fires = build_cohort(visits, everything, max_terms=0, bigrams=False).A.sum(0)
+    fires = build_cohort(visits, everything, max_terms=0, bigrams=False).A
     coded = _coded(visits, base)
     fewest, most = max(FEWEST, SHARE * len(visits)), MOST_COMMON * len(visits)
-    often = [
-        (max(int(count), coded[name]), name)
-        for name, count in zip(everything.names, fires, strict=True)
-        if fewest <= count <= most
-    ]
+    counts = zip(everything.names, fires.sum(0).tolist(), strict=True)
+    often = [(max(count, coded[name]), name) for name, count in counts if fewest <= count <= most]
+    often = _told_apart(often, {name: fires[:, i].tobytes() for i, name in enumerate(everything.names)})
     if len(often) < 2 and any(getattr(visit, field) for visit in visits for field in TEXT_FIELDS):
         names = everything.names  # notes in another language: billing codes say what occurs
         often = [(coded[name], name) for name in names if fewest <= coded[name] <= most]
@@ -67,6 +65,12 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
     found = everything.only(name for _, name in chosen).conditions
     anchors = AnchorSet(tuple(replace(c, name=spelled.get(plain(c.name), c.name)) for c in found))
     return Proposal(anchors, tuple(count for count, _ in chosen), len(visits))
+
+
+def _told_apart(often: list[tuple[int, str]], fires: Mapping[str, bytes]) -> list[tuple[int, str]]:
+    """Of conditions that are named in the very same visits, the first by name: nothing tells the others from it."""
+    first = {fires[name]: name for _, name in sorted(often, key=lambda pair: pair[1], reverse=True)}
+    return [pair for pair in often if first[fires[pair[1]]] == pair[1]]
 
 
 def _coded(visits: Sequence[Visit], base: Knowledge) -> Counter[str]:
