@@ -14,6 +14,7 @@ from whatelse.annotators.anchors import Anchor, Condition, plain_code
 from whatelse.cohort.build import build_cohort
 from whatelse.knowledge import Knowledge
 from whatelse.knowledge.entries import plain
+from whatelse.text.lexicon import load_lexicon
 from whatelse.visits import TEXT_FIELDS, Visit
 
 SAMPLE = 20_000  # visits that are looked at
@@ -68,8 +69,9 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
 
 
 def _told_apart(often: list[tuple[int, str]], fires: Mapping[str, bytes]) -> list[tuple[int, str]]:
-    """Of conditions that are named in the very same visits, the first by name: nothing tells the others from it."""
-    first = {fires[name]: name for _, name in sorted(often, key=lambda pair: pair[1], reverse=True)}
+    """Of conditions that are named in the very same visits, the narrowest: nothing tells the others from it."""
+    wider = load_lexicon().ancestors
+    first = {fires[name]: name for _, name in sorted(often, key=lambda pair: (len(wider(pair[1])), pair[1]))}
     return [pair for pair in often if first[fires[pair[1]]] == pair[1]]
 
 
