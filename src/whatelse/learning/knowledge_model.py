@@ -62,6 +62,7 @@ EVERY_INJURY = {"injury": 0.4, "impact": 0.2, "fall": 0.3, "sports_injury": 0.08
 AT_SITE = {"injury": 0.4, "impact": 0.15, "landing": 0.05, "pain": 0.6, "swelling": 0.3, "tenderness": 0.2}
 """What the record of any injury, of an injury at a site, may say -> how often it does."""
 HEARD = 0.5  # how much the silence about what any injury may have says: it counts alone
+NARROWER_SITE = 0.3  # of the mentions of a wider site, where the rate of the narrower one is not written
 SMALLEST_RATE = 1e-5
 ASKED, ASKED_KINDS = (
     0.3,
@@ -134,7 +135,8 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     for j in range(k):
         w = parent[j]
         if w >= 0:
-            rates[j] = min(rates[j], 0.95 * rates[w])
+            narrower = NARROWER_SITE if names[j] in base.composed else 0.95
+            rates[j] = min(rates[j], narrower * rates[w])
             given_r[j] = rates[j] / rates[w]
             given_p[:, j] = np.minimum(p[:, j] / np.maximum(whole[:, w], p[:, j] + 1e-9), 1.0)
     fail = np.ones((m, n))
