@@ -6,9 +6,9 @@ Each round minimises the objective by L-BFGS; between rounds two things are esti
   information);
 - the value of conditions without a label in partly labelled visits: their probability.
 
-At the end all log odds z become beta z + alpha, two numbers for all conditions, which leave every ranking as it is.
-Labels tell them, each half by what was learned from the other half; without labels beta is SURENESS, and alpha gives as
-many conditions in all as their shares say.
+At the end all log odds z become beta z + alpha, two numbers for all conditions. Labels tell them by the log loss with
+nothing known, each half by what the other half taught; without labels beta is SURENESS, and alpha gives as many
+conditions in all as their shares say.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from whatelse.learning.objective import TINY, Labels, Objective, Parameters, Str
 from whatelse.learning.prior import Prior
 from whatelse.noisyor.blocks import as_blocks, finding_counts
 from whatelse.noisyor.evidence import Evidence
+from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import LARGEST, NoisyOr
 from whatelse.types import Bools, Floats, Ints
@@ -44,6 +45,7 @@ SURENESS, SURENESS_SPREAD = 0.75, 0.5  # prior mean of beta, and the spread of i
 LEVEL_SPREAD = 1.0  # of alpha
 FEW_LABELS = 5_000  # with more labelled visits the pseudo-likelihood is calibrated by itself
 DIGITS = 6  # of the parameters that are kept: the last bits of a sum depend on the machine's threads
+CALIBRATED, TRIALS = 600, 24  # labelled visits that alpha and beta are found by, and how many pairs of them are tried
 SAMPLE = 20_000  # visits that alpha is found by without labels
 SHARE_NOISE = 0.25  # variance of log(share / frequency of the anchor) where knowledge is right
 
@@ -138,12 +140,12 @@ def fit_joint(
                 labels = labels._replace(company=np.where(known, labels.company, chance))
     found = Parameters(*(np.round(part, DIGITS) for part in found))  # type: ignore[arg-type]
     weight = objective.weights(found)
-    alpha, beta = (round(value, 3) for value in _calibrated(objective, found, weight, share))
+    alpha, beta = (round(value, 3) for value in _calibrated(objective, found, share))
     spread = tuple(
         float(np.median(strengths.delta[part])) if part.any() else 0.0 for part in (prior.known, ~prior.known)
     )
     return Fit(
-        _model(objective, found, weight, columns, centre, silent, alpha, beta), found, weight, expit(found.rates),
+        _model(objective, found, alpha, beta), found, weight, expit(found.rates),
         (spread[0], spread[1]), tuple(round(value, 3) for value in history), converged,
     )  # fmt: skip
 
@@ -180,11 +182,12 @@ def _root_mean(squares: Floats, low: float, high: float) -> float:
     return float(np.clip(np.sqrt(squares.mean()), low, high)) if squares.size else low
 
 
-def _calibrated(objective: Objective, found: Parameters, weight: Floats, share: Floats) -> tuple[float, float]:
+def _calibrated(objective: Objective, found: Parameters, share: Floats) -> tuple[float, float]:
     """alpha and beta: level and scale of all log odds."""
     labels = objective.labels
     if labels is None:
         X = objective.X[np.arange(min(objective.X.shape[0], SAMPLE))].astype(float)
+        weight = objective.weights(found)
         on = X[:, objective.columns].toarray() > 0
         fields = np.asarray(X @ weight.T) + (found.b - weight @ objective.centre) + anchor_odds(found.rates, on)
         wanted, low, high = float(share.sum()), -8.0, 8.0
@@ -195,44 +198,49 @@ def _calibrated(objective: Objective, found: Parameters, weight: Floats, share: 
         return (low + high) / 2, SURENESS
     if labels.belief.shape[0] > FEW_LABELS:
         return 0.0, 1.0
-    Z = _out_of_sample(objective, labels)
+    halves = _halves(objective, labels)
 
     def loss(point: Floats) -> float:
-        chance = expit(point[0] + np.exp(point[1]) * Z)
-        likely = chance * labels.belief + (1 - chance) * (1 - labels.belief)
-        told = float((labels.weight * np.log(np.maximum(likely, TINY))).sum())
-        apart = (point[1] - np.log(SURENESS)) / SURENESS_SPREAD
-        return float(-told + 0.5 * (point[0] / LEVEL_SPREAD) ** 2 + 0.5 * apart**2)
+        told = 0.0
+        for half, rest in halves:
+            model = _model(objective, half, float(point[0]), float(np.exp(point[1])))
+            chance = posterior(model, rest.X, tolerance=0.01, top=0).marginals
+            likely = chance * rest.belief + (1 - chance) * (1 - rest.belief)
+            told += float((rest.weight * np.log(np.maximum(likely, TINY))).sum())
+        apart = (point - middle) / (LEVEL_SPREAD, SURENESS_SPREAD)
+        return float(-told + 0.5 * apart @ apart)
 
-    best = minimize(loss, np.array([0.0, np.log(SURENESS)]), method="Nelder-Mead").x
-    return float(best[0]), float(np.exp(best[1]))
+    middle = np.array([0.0, np.log(SURENESS)])
+    corners = middle + np.array([[0.0, 0.0], [-0.3, 0.0], [0.0, 0.2]])
+    options = {"initial_simplex": corners, "maxfev": TRIALS, "xatol": 0.01, "fatol": 0.1}
+    alpha, log_beta = minimize(loss, middle, method="Nelder-Mead", options=options).x
+    return float(alpha), float(np.exp(log_beta))
 
 
-def _out_of_sample(objective: Objective, labels: Labels) -> Floats:
-    """(L, m) log odds of labelled visits, each half by what the other half teaches."""
+def _halves(objective: Objective, labels: Labels) -> list[tuple[Parameters, Labels]]:
+    """What each half of the labels teaches, with labelled visits of the other half."""
     even = np.arange(labels.belief.shape[0]) % 2 == 0
-    Z = np.zeros(labels.belief.shape)
+    out = []
     for half in (even, ~even):
-        lesson, rest = (objective.with_labels(Labels(*(part[rows] for part in labels))) for rows in (half, ~half))
+        lesson = objective.with_labels(Labels(*(part[half] for part in labels)))
         found = lesson.unpack(
             minimize(
                 lesson, lesson.pack(objective.start), jac=True, method="L-BFGS-B",
                 options={"maxiter": STEPS, "maxcor": 12, "ftol": 1e-6},
             ).x
         )  # fmt: skip
-        Z[~half] = rest.label_fields(found, rest.weights(found))
-    return Z
+        others = np.flatnonzero(~half)[: CALIBRATED // 2]
+        out.append((found, Labels(*(part[others] for part in labels))))
+    return out
 
 
-def _model(
-    objective: Objective, found: Parameters, weight: Floats, columns: Ints, centre: Floats, silent: Bools,
-    alpha: float, beta: float,
-) -> JointModel:  # fmt: skip
+def _model(objective: Objective, found: Parameters, alpha: float, beta: float) -> JointModel:
     """The joint model: fields as evidence, couplings in a noisy-or whose findings say nothing."""
+    columns, centre = objective.columns, objective.centre
+    weight, silent = beta * objective.weights(found), centre[columns] == 0
     m, n = weight.shape
     silence, firing = (anchor_odds(found.rates, np.full((1, m), on))[0] for on in (False, True))
     told = np.where(silent, 0.0, beta * (firing - silence))
-    weight = beta * weight
     weight[np.arange(m), columns] = told
     silence = np.where(silent, 0.0, beta * silence)
     field = beta * found.b + alpha + silence + told * centre[columns]
