@@ -103,8 +103,8 @@ def _labels(cohort: Cohort, weights: Any, belief: Any) -> Labels | None:
     weight = np.where(part.known, weight, 0.0)
     if not (weight > 0).any():
         return None
-    company = np.where(part.known, value, 0.0)
-    return Labels(csr_matrix(part.X, dtype=float), company, weight / weight[weight > 0].mean(), company)
+    value, company = (np.where(part.known, each, 0.0) for each in (value, part.Y))
+    return Labels(csr_matrix(part.X, dtype=float), value, weight / weight[weight > 0].mean(), company)
 
 
 def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
