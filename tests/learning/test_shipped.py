@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from whatelse.annotators import AnchorSet
 from whatelse.cli import app
 from whatelse.explanations import ALERT_PROBABILITY, ALERT_TIMES, Suggestions
 from whatelse.knowledge import load_knowledge
@@ -259,3 +260,20 @@ def test_a_cohort_of_ones_own_conditions_is_built_and_evaluated(tmp_path: Path) 
     answer = json.loads(measured.output)
     assert answer["conditions"] == ["chills", "head or face fracture", "pyrexia", "drugs"]
     assert answer["heldout_tag"]["accuracy"] == 1.0
+
+
+def test_anchors_of_ones_own_count_as_names() -> None:
+    anchors = AnchorSet.from_json(
+        {
+            "conditions": [
+                {"name": "vomiting", "anchors": {"notes": ["tossing her lunch"]}},
+                {"name": "headache", "anchors": {"notes": ["headache"]}},
+            ]
+        }
+    )
+    tagger = Tagger.from_knowledge(anchors)
+    notes = [Visit(id=note, triage_note=note) for note in ("tossing her lunch since noon", "sitting since noon")]
+    said, silent = tagger.predict_proba(notes)[:, 0]
+    assert said > 0.7 > 2 * silent
+    again = Tagger.from_knowledge(tagger.vocabulary_.anchors)
+    assert again.vocabulary_.anchors == tagger.vocabulary_.anchors

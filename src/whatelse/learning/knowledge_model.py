@@ -24,7 +24,8 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
               others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
               in full, at most MOST_CONFIRMED. Conditions that nobody named are not coupled: all answers stay exact
     anchor    the condition's own name in the record, also as the meaning of a code: sensitivity NAMED (of a symptom
-              NAMED_SYMPTOM), and a false-positive rate that makes it right PRECISION of the time
+              NAMED_SYMPTOM), and a false-positive rate that makes it right PRECISION of the time (of a
+              symptom PRECISION_SYMPTOM: who states a symptom has it)
     proof     as findings, with their own tiny rates
 """
 
@@ -49,7 +50,7 @@ SILENCE = 0.35
 HALF_LENGTH = 12.0
 MOST_COMPANY = 1.8
 NAMED, NAMED_SYMPTOM = 0.5, 0.9
-PRECISION = 0.8
+PRECISION, PRECISION_SYMPTOM = 0.8, 0.95
 UNNAMED = 3.0
 DEFINING, UNMENTIONED = 0.85, 4.0
 ALONE = 0.5
@@ -171,7 +172,8 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
 
     kinds = [condition.kind for condition in conditions]
     named = np.where(symptom, NAMED_SYMPTOM, NAMED)
-    false = named * share * (1 - PRECISION) / PRECISION / (1 - share)
+    precision = np.where(symptom, PRECISION_SYMPTOM, PRECISION)
+    false = named * share * (1 - precision) / precision / (1 - share)
     quiet_log[np.arange(m), np.arange(n - m, n)] = np.where(symptom, UNNAMED * np.log(1 - named), 0.0)
     root = parent < 0
     silence = -quiet_log
@@ -184,7 +186,7 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
 
     for i in range(m):
         j = n - m + i
-        leak[j], fail[i, j], rates[j] = false[i], (1 - named[i]) / (1 - false[i]), named[i] * share[i] / PRECISION
+        leak[j], fail[i, j], rates[j] = false[i], (1 - named[i]) / (1 - false[i]), named[i] * share[i] / precision[i]
     together = _couplings(conditions, own)
     background = np.isin(kinds, BACKGROUND)
     both = background[:, None] & background[None, :]

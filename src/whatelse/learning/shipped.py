@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from whatelse.annotators import AnchorSet
+from whatelse.annotators import Anchor, AnchorSet
+from whatelse.annotators import Condition as AnchoredCondition
 from whatelse.cohort import Vocabulary
 from whatelse.cohort.proposal import anchored_condition
 from whatelse.errors import ConditionError, WhatelseError
@@ -127,14 +128,20 @@ def matched(base: Knowledge, wanted: AnchorSet) -> tuple[Knowledge, tuple[str, .
 
 def model_for(wanted: AnchorSet) -> tuple[ShippedModel, tuple[str, ...]]:
     """The model of conditions of one's own, made of knowledge alone; and the names of those that the base does not
-    know. Conditions that `model_for` made before are matched with the same entries again."""
+    know. Anchors of one's own count as names. Conditions that `model_for` made before are matched with the same
+    entries again."""
     base = load_knowledge()
     asked, unknown = matched(base, wanted)
-    return shipped_model(base, asked), unknown
+    return _assemble(_content(base, asked, {c.name: c.anchors for c in wanted.conditions}), ""), unknown
 
 
-def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
-    """Everything that the model is made of, as JSON values; matrices by their entries that say something."""
+def _content(
+    base: Knowledge, asked: Knowledge, more: Mapping[str, tuple[Anchor, ...]] | None = None
+) -> dict[str, Any]:
+    """Everything that the model is made of, as JSON values; matrices by their entries that say something.
+
+    more  further anchors of conditions, by name
+    """
     net = compile_knowledge(base, list(asked.conditions.values()))
     arrays: dict[str, Any] = {}
     for part in fields(net):
@@ -144,7 +151,8 @@ def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
             arrays[part.name] = [filled.row.tolist(), filled.col.tolist(), filled.data.tolist()]
         else:
             arrays[part.name] = list(value) if isinstance(value, tuple) else value.tolist()
-    anchors = AnchorSet(tuple(anchored_condition(asked, name, NAMED_IN) for name in net.conditions))
+    named = [anchored_condition(asked, name, NAMED_IN) for name in net.conditions]
+    anchors = AnchorSet(tuple(_with_anchors(condition, (more or {}).get(condition.name, ())) for condition in named))
     profiles = {
         c.name: asdict(Profile(c.title, c.kind, c.danger, c.share, c.settle, asked.wider(c.name), asks(base, c)))
         for c in asked.conditions.values()
@@ -159,6 +167,13 @@ def _content(base: Knowledge, asked: Knowledge) -> dict[str, Any]:
         "titles": titles,
         "wider": {name: some for name, some in wider.items() if some},
     }
+
+
+def _with_anchors(condition: AnchoredCondition, more: tuple[Anchor, ...]) -> AnchoredCondition:
+    """The condition with further anchors; a phrase that is an anchor already is not added again."""
+    known = {plain(anchor.value) for anchor in condition.anchors}
+    new = [anchor for anchor in more if anchor.how != "phrase" or plain(anchor.value) not in known]
+    return replace(condition, anchors=(*condition.anchors, *new))
 
 
 def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
