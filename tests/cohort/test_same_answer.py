@@ -37,7 +37,7 @@ def some_visits() -> list[Visit]:
 @cache
 def tagger(lexicon: bool) -> Tagger:
     concepts = Lexicon.of(ENTRIES) if lexicon else EMPTY
-    cohort = build_cohort(small_department.visits()[:500], max_terms=150, lexicon=concepts)
+    cohort = build_cohort(small_department.visits()[:1100], max_terms=150, lexicon=concepts)
     return Tagger().fit(cohort)
 
 

@@ -22,6 +22,7 @@ FEWEST = 30  # visits that name a condition: with fewer, little can be learned
 SHARE = 0.003  # of the visits
 MOST_COMMON = 0.5  # share of the visits; a condition of most visits says little
 MOST = 40  # conditions
+UNREAD = 0.2  # share of visits with notes that name a condition, below which the notes are in another language
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
     counts = zip(everything.names, fires.sum(0).tolist(), strict=True)
     often = [(max(count, coded[name]), name) for name, count in counts if fewest <= count <= most]
     often = _told_apart(often, {name: fires[:, i].tobytes() for i, name in enumerate(everything.names)})
-    if len(often) < 2 and any(getattr(visit, field) for visit in visits for field in TEXT_FIELDS):
+    written = any(getattr(visit, field) for visit in visits for field in TEXT_FIELDS)
+    if len(often) < 2 and written and fires.any(1).mean() < UNREAD:
         names = everything.names  # notes in another language: billing codes say what occurs
         often = [(coded[name], name) for name in names if fewest <= coded[name] <= most]
     chosen = sorted(often, key=lambda pair: (-pair[0], pair[1]))[:MOST]
