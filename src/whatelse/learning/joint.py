@@ -229,7 +229,10 @@ def _halves(objective: Objective, labels: Labels) -> list[tuple[Parameters, Labe
                 options={"maxiter": STEPS, "maxcor": 12, "ftol": 1e-6},
             ).x
         )  # fmt: skip
-        others = np.flatnonzero(~half)[: CALIBRATED // 2]
+        others = np.flatnonzero(~half)
+        others = others[
+            :: 1 + 2 * others.size // CALIBRATED
+        ]  # evenly spread: visits may be in the order of their years
         out.append((found, Labels(*(part[others] for part in labels))))
     return out
 

@@ -135,9 +135,7 @@ def model_for(wanted: AnchorSet) -> tuple[ShippedModel, tuple[str, ...]]:
     return _assemble(_content(base, asked, {c.name: c.anchors for c in wanted.conditions}), ""), unknown
 
 
-def _content(
-    base: Knowledge, asked: Knowledge, more: Mapping[str, tuple[Anchor, ...]] | None = None
-) -> dict[str, Any]:
+def _content(base: Knowledge, asked: Knowledge, more: Mapping[str, tuple[Anchor, ...]] | None = None) -> dict[str, Any]:
     """Everything that the model is made of, as JSON values; matrices by their entries that say something.
 
     more  further anchors of conditions, by name
