@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from datetime import datetime
 from itertools import islice
@@ -19,6 +18,7 @@ from whatelse.cli.spark import tag_on_spark
 from whatelse.cli.tables import print_left_out, print_note
 from whatelse.errors import InputError
 from whatelse.explanations import UNCALIBRATED
+from whatelse.io.files import scratch_folder
 from whatelse.sources.address import place
 
 if TYPE_CHECKING:
@@ -149,10 +149,7 @@ def _tag_to_omop(model: Path, cdm: str, out: str, threshold: float, note_nlp: bo
     table = options.pop("table", "cohort")
     if options:
         raise InputError(f"--option {min(options)}: --omop takes codings, cdm_schema, results_schema and table")
-    with (
-        tempfile.TemporaryDirectory(prefix="whatelse-") as scratch,
-        open_cdm(cdm, cdm_schema, Path(scratch), report_) as connection,
-    ):
+    with scratch_folder() as scratch, open_cdm(cdm, cdm_schema, scratch, report_) as connection:
         found, periods = stays(connection)
         about, today = f"whatelse model {tagger.digest_[:12]}", datetime.now()
         spoken = Mentions(connection, known, tagger, today) if note_nlp else None

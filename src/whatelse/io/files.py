@@ -45,6 +45,19 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder that is removed when the block ends.
+
+    `tempfile.TemporaryDirectory` warns where a generator that holds one is collected with an exception's traceback.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="whatelse-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def write_folder(path: str | os.PathLike[str], fill: Callable[[Path], None]) -> None:
     """Write a folder in one step: `fill` is given an empty folder, which then takes the place of `path`.
 

@@ -207,13 +207,13 @@ def _calibrated(objective: Objective, found: Parameters, share: Floats) -> tuple
             chance = posterior(model, rest.X, tolerance=0.01, top=0).marginals
             likely = chance * rest.belief + (1 - chance) * (1 - rest.belief)
             told += float((rest.weight * np.log(np.maximum(likely, TINY))).sum())
-        apart = (point - middle) / (LEVEL_SPREAD, SURENESS_SPREAD)
+        apart = (point - first) / (LEVEL_SPREAD, SURENESS_SPREAD)
         return float(-told + 0.5 * apart @ apart)
 
-    middle = np.array([0.0, np.log(SURENESS)])
-    corners = middle + np.array([[0.0, 0.0], [-0.3, 0.0], [0.0, 0.2]])
+    first = np.array([0.0, np.log(SURENESS)])
+    corners = first + np.array([[0.0, 0.0], [-0.3, 0.0], [0.0, 0.2]])
     options = {"initial_simplex": corners, "maxfev": TRIALS, "xatol": 0.01, "fatol": 0.1}
-    alpha, log_beta = minimize(loss, middle, method="Nelder-Mead", options=options).x
+    alpha, log_beta = minimize(loss, first, method="Nelder-Mead", options=options).x
     return float(alpha), float(np.exp(log_beta))
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import httpx
 from fastapi import HTTPException
 
 from whatelse.errors import WhatelseError
+from whatelse.io.files import scratch_folder
 from whatelse.server.ehr.smart.oauth import PATIENCE, authorization_request, discover
 from whatelse.server.security.auth import Gate
 from whatelse.server.security.jwks import KeySet
@@ -112,8 +111,8 @@ def _hook(settings: Settings) -> str:
         "hook": "patient-view", "hookInstance": "trial", "prefetch": prefetch,
         "context": {"patientId": "trial", "encounterId": "trial", "userId": "Practitioner/trial"},
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="whatelse-") as folder:
-        database = f"sqlite:///{Path(folder) / 'trial.db'}"
+    with scratch_folder() as folder:
+        database = f"sqlite:///{folder / 'trial.db'}"
         service = Service(settings, Store(database), load_model(settings.model), [])
         cards = Cards(service)
         try:

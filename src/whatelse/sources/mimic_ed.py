@@ -15,7 +15,6 @@ by stay, so memory does not grow with the number of visits.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 import duckdb
 
 from whatelse.errors import InputError
+from whatelse.io.files import scratch_folder
 from whatelse.sources.columns import need_columns
 from whatelse.sources.description import Description
 from whatelse.sources.fields import parse_age, parse_sex
@@ -49,7 +49,7 @@ JOIN = (files("whatelse.sources") / "mimic_ed.sql").read_text("utf-8")
 def read_mimic_ed(folder: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(row of edstays from 1, visit), sorted by stay_id. There is nothing to describe."""
     found = _find_tables(folder, report)
-    with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch, open_scratch(Path(scratch)) as connection:
+    with scratch_folder() as scratch, open_scratch(scratch) as connection:
         for table, columns in TABLES.items():
             _load(connection, table, columns.split(), found.get(table), report)
         if connection.execute("SELECT count(*) FROM edstays").fetchone() == (0,):

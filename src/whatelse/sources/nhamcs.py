@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from typing import Any
 import pyreadstat
 
 from whatelse.errors import InputError
+from whatelse.io.files import scratch_folder
 from whatelse.sources.codings import load_codings
 from whatelse.sources.description import Description
 from whatelse.sources.report import BadValue, Report
@@ -59,8 +59,8 @@ def read_nhamcs(path: Path, report: Report, how: Description) -> Iterator[tuple[
     if not zipfile.is_zipfile(path) and path.suffix.lower() == ".sas7bdat":
         yield from _read_sas(path, path, report, names)
         return
-    with tempfile.TemporaryDirectory(prefix="whatelse-") as folder:
-        yield from _read_sas(_unpack(path, Path(folder)), path, report, names)
+    with scratch_folder() as folder:
+        yield from _read_sas(_unpack(path, folder), path, report, names)
 
 
 def read_labels(folder: Path, report: Report) -> Labels:

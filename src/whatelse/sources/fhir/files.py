@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from whatelse.errors import InputError
+from whatelse.io.files import scratch_folder
 from whatelse.io.limits import check_line, limit
 from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.models import MODELS, Encounter
@@ -38,8 +38,8 @@ _MISSING = {
 def read_files(path: Path, report: Report, codings: Codings) -> Iterator[tuple[int, Visit]]:
     """(number from 1, visit) of every emergency encounter, by patient. A broken resource is left out, and counted."""
     files = find_files(path)
-    with tempfile.TemporaryDirectory(prefix="whatelse-") as scratch:
-        spool = Spool(Path(scratch) / "resources.db")
+    with scratch_folder() as scratch:
+        spool = Spool(scratch / "resources.db")
         try:
             for file in files:
                 _load(file, spool, report)

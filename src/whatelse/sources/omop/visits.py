@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from datetime import datetime
 from importlib.resources import files
@@ -22,6 +21,7 @@ from typing import Any
 import duckdb
 
 from whatelse.errors import InputError
+from whatelse.io.files import scratch_folder
 from whatelse.sources.address import hide_password
 from whatelse.sources.codings import Codings, drug_name, load_codings
 from whatelse.sources.description import Description
@@ -41,10 +41,7 @@ JOIN = (files("whatelse.sources") / "omop" / "visits.sql").read_text("utf-8")
 def read_omop(place: str | Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(visit_occurrence_id, visit) of every emergency visit of a folder of tables or a database's address."""
     known = load_codings(how.options.get("codings"))
-    with (
-        tempfile.TemporaryDirectory(prefix="whatelse-") as scratch,
-        open_cdm(place, how.options.get("cdm_schema"), Path(scratch), report) as connection,
-    ):
+    with scratch_folder() as scratch, open_cdm(place, how.options.get("cdm_schema"), scratch, report) as connection:
         yield from cdm_visits(connection, known, report, hide_password(str(place)))
 
 
