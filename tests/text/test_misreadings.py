@@ -40,7 +40,6 @@ def test_a_history_ends_where_complaints_of_today_begin(text: str, expected: lis
         ("denies LOC, immediate pain to shoulder", "loss_of_consciousness", "shoulder_pain"),
         ("crashed w/o helmet, struck head", "helmet_worn", "head_strike"),
         ("no rash, fever 104", "rash", "fever"),
-        ("no redness, swollen ankle", "redness", "leg_swelling"),
         ("no sx of illness, fever prior to death", "fever", "death"),
     ],
 )
@@ -48,6 +47,37 @@ def test_a_denial_ends_where_something_is_asserted(text: str, denied: str, prese
     found = findings(text)
     assert f"neg:{denied}" in found
     assert present in found and f"neg:{present}" not in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "denies fever, sore throat, cough",
+        "no fever, stiff neck, rash",
+        "denies fever, painful urination, swollen glands",
+        "neg for sob, chest pain",
+        "no fevers, chest pain, red rash",
+        "denies nausea, numb hand, weak legs",
+        "no cough; neg for painful urination, sob",
+    ],
+)
+def test_a_denial_covers_the_whole_list(text: str) -> None:
+    found = findings(text)
+    assert len(found) >= 2
+    assert [name for name in found if not name.startswith("neg:")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "present", "denied"),
+    [
+        ("nausea; neg for sob, chest pain", ["nausea"], ["dyspnea", "chest_pain"]),
+        ("also c/o RUQ pain. neg for painful urination", ["ruq_pain"], ["dysuria"]),
+        ("vomiting, negative for fever and rash", ["vomiting"], ["fever", "rash"]),
+    ],
+)
+def test_negative_for_after_a_complaint_denies_what_follows(text: str, present: list[str], denied: list[str]) -> None:
+    found = findings(text)
+    assert [name for name in [*present, *(f"neg:{name}" for name in denied)] if name not in found] == []
 
 
 def test_plus_before_a_word_ends_a_denial() -> None:
