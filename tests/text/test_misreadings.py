@@ -58,6 +58,7 @@ def test_a_denial_ends_where_something_is_asserted(text: str, denied: str, prese
         "neg for sob, chest pain",
         "no fevers, chest pain, red rash",
         "denies nausea, numb hand, weak legs",
+        "denies chest pain, LOC, hitting head",
         "no cough; neg for painful urination, sob",
     ],
 )
