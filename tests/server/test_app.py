@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support import postgres
-from tests.support.serving import FALLEN, client, department, save_model, service, wait_until, wanted
+from tests.support.serving import FALLEN, client, department, save_model, service, wait_until_scored, wanted
 from whatelse.cli import app as command_line
 from whatelse.server import Service, Settings
 from whatelse.server.settings import SettingsError, documentation, load_settings
@@ -74,7 +74,7 @@ def test_the_worklist_is_searched_sorted_and_filtered(opened: Service, web: http
 
     assert search(words="WARFARIN nonsense")["total"] == 0
     assert search(words="fell STANDING")["total"] >= 1
-    wait_until(lambda: opened.worklist.scores is not None and opened.worklist.scores.complete)
+    wait_until_scored(opened)
     by_fall = search(condition="fall", limit=200)["rows"]
     column = department()[0].conditions_.index("fall")
     order = [opened.worklist.scores.probabilities[opened.worklist._by_key[r["key"]], column] for r in by_fall]

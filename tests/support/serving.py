@@ -107,6 +107,11 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def wait_until_scored(opened: Service) -> None:
+    """Until every visit of the worklist is scored."""
+    wait_until(lambda: opened.worklist.scores is not None and opened.worklist.scores.done == len(opened.worklist))
+
+
 _numbers = iter(range(10**9))
 
 

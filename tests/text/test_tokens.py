@@ -98,9 +98,8 @@ def test_tokens_lie_in_the_text_in_order(text: str) -> None:
         end = token.end
         own = text[token.start : token.end]
         assert read(lower(own))[0] == token.text  # the token is made of its own characters alone
-        assert (token.trigger is not None) == token.negated
-        if token.trigger:
-            cue = token.trigger
+        assert token.cue is not None or not token.negated
+        if cue := token.cue:
             assert 0 <= cue.start < cue.end <= len(text)
             assert cue.end <= token.start or token.end <= cue.start
 
@@ -259,16 +258,16 @@ def test_default_rules(text: str, expected: list[str]) -> None:
     assert negated(text) == expected
 
 
-def test_the_trigger_is_the_whole_phrase() -> None:
+def test_the_cue_is_the_whole_phrase() -> None:
     text = "UA Negative  for blood; PE ruled out"
     tokens = {t.text: t for t in tokenize(text)}
-    blood, pe = tokens["blood"].trigger, tokens["pe"].trigger
+    blood, pe = tokens["blood"].cue, tokens["pe"].cue
     assert blood is not None and pe is not None
     assert (blood.text, text[blood.start : blood.end]) == ("negative for", "Negative  for")
     assert (pe.text, text[pe.start : pe.end]) == ("ruled out", "ruled out")
-    assert tokens["ua"].trigger is None
+    assert tokens["ua"].cue is None
     cough, no, fever = tokenize("cough; no fever")
-    assert (cough.trigger, no.trigger, fever.trigger) == (None, None, no)  # a cue of one word is that token
+    assert (cough.cue, no.cue, fever.cue) == (None, None, no)  # a cue of one word is that token
 
 
 def test_words_mark_negation() -> None:
@@ -336,7 +335,7 @@ def test_join_spans_both_words_and_keeps_negation() -> None:
     joined = join_bigrams(tokenize(text), {("chest", "pain")})
     assert words(joined) == ["denies", "neg:chest_pain", "but", "has", "chest_pain"]
     assert [text[t.start : t.end] for t in joined if "_" in t.text] == ["Chest  pain", "chest-pain"]
-    assert joined[1].trigger == tokenize(text)[0]._replace(cue=None)
+    assert joined[1].cue == tokenize(text)[0]._replace(cue=None)
 
 
 @pytest.mark.parametrize("text", ["chest. pain", "chest, pain", "chest\npain", "chest -pain", "non chest pain"])

@@ -103,8 +103,8 @@ def _covered(base: Knowledge, codes: Mapping[str, Sequence[str]]) -> tuple[str, 
 def entry(base: Knowledge, name: str) -> Condition:
     """The entry of a condition; of a concept that is none, the condition that it amounts to.
 
-    An injury at a site is the entry of that kind of injury with findings of the site. A symptom or sign has its rate as
-    share, and the findings that conditions bring together with it.
+    An injury at a site is the entry of that kind of injury, with the concept's rate as share. A symptom or sign has
+    AS_TAG of its rate as share, and the findings that conditions bring together with it.
     """
     if name in base.conditions:
         return base.conditions[name]

@@ -99,11 +99,6 @@ def load_shipped(name: str) -> ShippedModel:
     return _assemble(content, digest)
 
 
-def shipped_model(base: Knowledge, asked: Knowledge) -> ShippedModel:
-    """The model of the conditions of `asked`, reading notes with all concepts of `base`. Not cached."""
-    return _assemble(_content(base, asked), "")
-
-
 def the_23(base: Knowledge) -> Knowledge:
     """The paper's 23 conditions, each merged of the entries that its name or codes stand for."""
     return matched(base, AnchorSet.shipped())[0]
@@ -122,7 +117,7 @@ def matched(base: Knowledge, wanted: AnchorSet) -> tuple[Knowledge, tuple[str, .
         else:
             unknown.append(condition.name)
     if not conditions:
-        raise ConditionError("the knowledge base knows none of these conditions; see 'whatelse conditions find'")
+        raise ConditionError("the knowledge base knows none of these conditions; search it with 'whatelse conditions list WORDS'")
     return replace(base, conditions=conditions), tuple(unknown)
 
 

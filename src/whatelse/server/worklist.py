@@ -50,11 +50,6 @@ class Scores:
     counts: NDArray[np.int64]  # (n,) of those visits that have each finding
     standing: list[Standing]
 
-    @property
-    def complete(self) -> bool:
-        """Whether every visit is scored."""
-        return self.done == len(self.probabilities)
-
     def drift(self) -> dict[str, tuple[str, float | dict[str, float]]]:
         """How common anchors are among the visits scored and among those learned from, for Prometheus."""
         vocabulary = self.tagger.vocabulary_

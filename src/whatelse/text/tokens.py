@@ -33,11 +33,6 @@ class Token(NamedTuple):
     assertion: str = "present"
 
     @property
-    def trigger(self) -> Token | None:
-        """The cue of a negated word, else None."""
-        return self.cue if self.negated else None
-
-    @property
     def word(self) -> str:
         """The word of the vocabulary it stands for: its text, after `neg:` if it is negated."""
         return "neg:" + self.text if self.negated else self.text

@@ -21,7 +21,7 @@ from fhir.resources.R4B.condition import Condition
 from tests.sources.fhir.test_visit import visit_resources
 from tests.support import ehr_bench
 from tests.support.hooking import LEAVE, VIEW, call, cards, titles, written
-from tests.support.serving import client, service, wait_until
+from tests.support.serving import client, service, wait_until, wait_until_scored
 from whatelse.server import Service
 from whatelse.server.admission_control import LONG, length_of
 from whatelse.server.ehr.cds import messages
@@ -149,7 +149,7 @@ def test_a_card_stays_until_it_has_fallen_well_below() -> None:
 def test_burden_limits_the_cards(tmp_path: Path) -> None:
     with service(tmp_path, cds_hooks=True, cds_burden=1) as opened, client(opened) as http:
         opened.start()
-        wait_until(lambda: opened.worklist.scores is not None and opened.worklist.scores.complete)
+        wait_until_scored(opened)
         assert len(cards(http)) <= 1
 
 
