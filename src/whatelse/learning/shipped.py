@@ -117,7 +117,7 @@ def matched(base: Knowledge, wanted: AnchorSet) -> tuple[Knowledge, tuple[str, .
         else:
             unknown.append(condition.name)
     if not conditions:
-        raise ConditionError("the knowledge base knows none of these conditions; search it with 'whatelse conditions list WORDS'")
+        raise ConditionError("the knowledge base knows none of these conditions; see 'whatelse conditions list'")
     return replace(base, conditions=conditions), tuple(unknown)
 
 
