@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -67,8 +69,9 @@ def tag_file(
     """
     target = Path(out)
     _check_output(target)
-    tagger = Tagger.load(model)
-    Asked.of(tagger, confirmed, rejected)
+    start = (str(model), tuple(confirmed), tuple(rejected))
+    _start(*start)
+    tagger = _held["tagger"]
     plan = {"model": tagger.digest_, "confirmed": list(confirmed), "rejected": list(rejected), "visits": about}
     parts = _Parts.open(target.parent / f".{target.name}.parts", plan, schema_of(tagger))
     tell = told or (lambda what, done, whole: None)
@@ -76,10 +79,10 @@ def tag_file(
     remaining = iter(visits)
     if sum(1 for _ in islice(remaining, before)) < before:
         raise InputError(f"there are fewer visits than were answered before: remove {parts.folder} to start again")
-    start = (str(model), tuple(confirmed), tuple(rejected))
     for batch in _answered(remaining, start, workers or os.cpu_count() or 1):
         parts.add(batch)
         tell("tagging visits", parts.rows, 0)
+    _held.clear()
     parts.flush()
     uncertified = _write_rows(parts.batches(), schema_of(tagger), target)
     parts.remove()
@@ -87,11 +90,18 @@ def tag_file(
 
 
 def _answered(visits: Iterator[Visit], start: tuple[Any, ...], workers: int) -> Iterator[pa.RecordBatch]:
-    """Answers in the order of visits, AHEAD batches a worker under way at most."""
-    context = get_context("spawn")  # a fork would take threads' locks along
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=start)
+    """Answers in the order of visits, AHEAD batches a worker under way at most.
+
+    Workers are forked, with the model that is loaded here, before the first visit is read. Beside other threads they
+    are started anew and load the model themselves: a fork would take the threads' locks along.
+    """
+    if sys.platform == "linux" and threading.active_count() == 1:
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("fork"))
+    else:
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=start)
     waiting: deque[Future[pa.RecordBatch]] = deque()
     try:
+        pool.submit(int)  # starts them
         while True:
             while len(waiting) < AHEAD * workers and (some := list(islice(visits, AT_ONCE))):
                 waiting.append(pool.submit(_answer, some))
@@ -107,7 +117,7 @@ def _answered(visits: Iterator[Visit], start: tuple[Any, ...], workers: int) -> 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_held: dict[str, Any] = {}  # in a worker: what `_start` made
+_held: dict[str, Any] = {}  # what `_start` made, for `_answer`
 
 
 def _start(model: str, confirmed: tuple[str, ...], rejected: tuple[str, ...]) -> None:

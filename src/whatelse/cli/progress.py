@@ -13,7 +13,7 @@ EVERY = 256  # items of `track` between two moves of its bar
 
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """A function to report progress to: (what, steps done, steps in all)."""
+    """A function to report progress to: (what, steps done, steps in all). The first report starts the bar's thread."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
@@ -22,9 +22,17 @@ def progress_bar() -> Iterator[Report]:
         yield lambda what, done, total: None
         return
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left:", TimeRemainingColumn())
-    with Progress("{task.description}", *columns, console=console, transient=True) as bar:
-        task = bar.add_task("learning", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+    bar = Progress("{task.description}", *columns, console=console, transient=True)
+    task = bar.add_task("", total=None)
+
+    def report(what: str, done: int, total: int | None) -> None:
+        bar.start()
+        bar.update(task, description=what, completed=done, total=total)
+
+    try:
+        yield report
+    finally:
+        bar.stop()
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:

@@ -1,9 +1,10 @@
 """The posterior over conditions given a visit, with a certified error: `posterior`.
 
-Few conditions, couplings or a count: best-first search over states (`states.py`). The states visited carry mass Z,
-those left out at most R. A marginal is N / Z where the exact one is (N + r) / (Z + r') with 0 <= r <= r' <= R, so it is
-wrong by at most R / (Z + R). Many conditions without couplings: branch and bound (`branching.py`), with an interval for
-each marginal. `error_bound` is the largest error, plus what rounding can do.
+Few conditions, couplings or a count: best-first search over states (`states.py`; `pairwise.py` where conditions are
+coupled and no present finding bears on them). The states visited carry mass Z, those left out at most R. A marginal is
+N / Z where the exact one is (N + r) / (Z + r') with 0 <= r <= r' <= R, so it is wrong by at most R / (Z + R). Many
+conditions without couplings: branch and bound (`branching.py`), with an interval for each marginal. `error_bound` is
+the largest error, plus what rounding can do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from whatelse.errors import QueryError
 from whatelse.noisyor.inference.branching import branch, lay_out_problem, merge_single_causes, merged_marginal
 from whatelse.noisyor.inference.components import combine_best, label_parts
+from whatelse.noisyor.inference.pairwise import sum_pairwise
 from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, lay_out, reduce_visit
 from whatelse.noisyor.inference.states import Tree, search
 from whatelse.noisyor.joint import Model
@@ -181,6 +183,7 @@ def _solve(
         np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32),
     )  # fmt: skip
     more, members = np.empty(top), np.empty((top, m), np.bool_)
+    factor = np.exp(coupling) if t.coupled else coupling
     for v in range(first, end):
         verdict, base, scale, free, unary, on, w, rows = reduce_visit(
             present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
@@ -226,17 +229,30 @@ def _solve(
         certain, deepest, log_found = 1.0, 0, 0.0
         for part in range(parts):  # each to its share of the tolerance, less a little for rounding
             own, heard = np.flatnonzero(label == part), np.flatnonzero(owner == part)
-            size, depth, peak, found, left = search(
-                take(rows, own, heard), on[heard], w[heard], unary[own], take(pair, own, own),
-                pick, 0.99 * tolerance / max(joined, 1), budget - states[v], tree,
-            )  # fmt: skip
+            mass, share, rest = np.empty(own.size), 0.99 * tolerance / max(joined, 1), budget - states[v]
+            pairwise = heard.size == 0 and own.size > 1 and top == 0 and pick < 0
+            if pairwise:
+                size, depth, peak, found, left = sum_pairwise(
+                    unary[own], take(pair, own, own), take(factor, free[own], free[own]), share, rest, tree, mass
+                )
+                pairwise = found > 0.0
+            if not pairwise:
+                size, depth, peak, found, left = search(
+                    take(rows, own, heard), on[heard], w[heard], unary[own], take(pair, own, own), pick, share, rest,
+                    tree,
+                )  # fmt: skip
             states[v] += size
             deepest += depth
             if found == 0.0:
                 impossible[v] = NO_STATE if left == 0.0 else POSSIBLE
                 log_found = -np.inf
                 break
-            extra, found = read_tree(tree, size, peak, free[own], marginals[v], more, members)
+            if pairwise:
+                extra = 0
+                for k in range(own.size):
+                    marginals[v, free[own[k]]] = min(mass[k] / found, 1.0)
+            else:
+                extra, found = read_tree(tree, size, peak, free[own], marginals[v], more, members)
             log_found += peak + np.log(found)
             certain *= found / (found + left)
             kept = combine_best(probabilities[v], explanations[v], kept, more, members, extra)
