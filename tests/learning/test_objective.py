@@ -21,7 +21,7 @@ def objective() -> Objective:
     rng = np.random.default_rng(3)
     X = sp.csr_matrix((rng.random((V, N)) < 0.4).astype(np.uint8))
     columns = np.arange(N - M, N)
-    weight = np.where(rng.random((3, M, N)) < 0.5, rng.normal(size=(3, M, N)), 0.0)
+    weight = np.where(rng.random((2, M, N)) < 0.5, rng.normal(size=(2, M, N)), 0.0)
     weight[:, :, columns] = 0.0
     pairs = np.triu(rng.normal(size=(M, M)), 1)
     prior = Prior(
@@ -29,7 +29,7 @@ def objective() -> Objective:
     )
     rates = np.array([[0.6, 0.7, 0.5], [0.1, 0.05, 0.2]])
     start = Parameters(
-        logit(np.full(M, 0.2)), np.array([0.4, 0.6, 0.2]), np.zeros(M), 0.6, -0.3, logit(rates), np.zeros((M, M)),
+        logit(np.full(M, 0.2)), np.array([0.4, 0.6]), np.zeros(M), 0.6, -0.3, logit(rates), np.zeros((M, M)),
         np.zeros((M, N)),
     )  # fmt: skip
     belief = rng.choice([0.0, 1.0, 0.3, 0.9], (L, M))
@@ -118,9 +118,9 @@ def test_information_of_labels_matches_differences_of_the_gradient(objective: Ob
         shift[k] = step
         return float((objective(theta + shift)[1][k] - objective(theta - shift)[1][k]) / (2 * step)) - 1.0
 
-    first_pair = 4 * M + 5
+    first_pair = 4 * M + 4
     for i in range(M):
         assert curvature(i) / objective.sd.bias**2 == pytest.approx(bias[i], rel=1e-4)
-        assert curvature(M + 3 + i) / objective.sd.own_scale**2 == pytest.approx(scale[i], rel=1e-4)
+        assert curvature(M + 2 + i) / objective.sd.own_scale**2 == pytest.approx(scale[i], rel=1e-4)
     for k, (i, j) in enumerate(zip(*objective.upper, strict=True)):
         assert curvature(first_pair + k) / objective.sd.pair**2 == pytest.approx(pairs[i, j], rel=1e-4)

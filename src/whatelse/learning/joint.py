@@ -6,9 +6,9 @@ Each round minimises the objective by L-BFGS; between rounds two things are esti
   information);
 - the value of conditions without a label in partly labelled visits: their probability.
 
-At the end all log odds z become beta z + alpha, two numbers for all conditions. Labels tell them by the log loss with
-nothing known, each half by what the other half taught; without labels beta is SURENESS, and alpha gives as many
-conditions in all as their shares say.
+At the end all log odds z become beta z + alpha, with the same alpha and beta for all conditions. With labels, alpha and
+beta minimise the log loss with nothing known: the model that one half of the labels teaches is calibrated on the other
+half. Without labels beta is SURENESS, and alpha makes the expected number of conditions equal to the sum of the shares.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from whatelse.noisyor.params import LARGEST, NoisyOr
 from whatelse.types import Bools, Floats, Ints
 
 ROUNDS, STEPS = 3, 60
-KNOWLEDGE, PAIRS = (0.45, 0.6, 0.2), 0.6  # prior means of s and t: evidence repeats itself
+KNOWLEDGE, PAIRS = (0.45, 0.6), 0.6  # prior means of s and t: evidence repeats itself
 LEVEL_OF_PAIRS = -0.5  # prior mean of q: conditions with findings in common seem to go together more than they do
 SPREAD, SPREAD_KNOWN = 0.35, 0.55  # first standard deviations of weights around their means
 # By kind of anchor: code or drug, phrase that goes with a condition, name of a condition, phrase and name of a symptom.
@@ -73,10 +73,10 @@ def typical_rates(fires: Floats, kind: Ints, share: Floats) -> tuple[Floats, Flo
     frequency = np.clip(fires, 1e-5, 0.5)
     precision, sensitivity = PRECISION[kind], SENSITIVITY[kind]
     ratio = np.log(precision / sensitivity)
-    told = np.log(share / frequency)
-    known = np.isfinite(told) & (fires > 0)
+    by_share = np.log(share / frequency)
+    known = np.isfinite(by_share) & (fires > 0)
     if known.sum() >= 3:
-        centred = told - told[known].mean()
+        centred = by_share - by_share[known].mean()
         trust = SHARE_NOISE / max(float(centred[known].var()), SHARE_NOISE)
         ratio = ratio + np.where(known, trust * centred, 0.0)
     product = precision * sensitivity
@@ -90,7 +90,7 @@ def typical_rates(fires: Floats, kind: Ints, share: Floats) -> tuple[Floats, Flo
 def fit_joint(
     X: sp.csr_matrix, columns: Ints, prior: Prior, rates: Floats, share: Floats,
     labels: Labels | None = None, known: Bools | None = None,
-    on_step: Callable[[str, int, int], None] = lambda *told: None,
+    on_step: Callable[[str, int, int], None] = lambda *progress: None,
 ) -> Fit:  # fmt: skip
     """Learn from visits X (N, n), a matrix or blocks, with anchors at columns (m,).
 
@@ -151,7 +151,10 @@ def fit_joint(
 
 
 def _with_own_names(prior: Prior, start: Parameters) -> Prior:
-    """The prior in which a condition that the record states has the probability OWN_PRECISION at its share."""
+    """The prior in which a condition that the record states has the probability OWN_PRECISION at its share.
+
+    The objective multiplies names by their scale: KNOWLEDGE[1], its prior mean, is divided out here.
+    """
     weight = prior.weight.copy()
     weight[1] = np.where(prior.own, ((logit(OWN_PRECISION) - start.b) / KNOWLEDGE[1])[:, None], weight[1])
     return replace(prior, weight=weight)
@@ -201,14 +204,14 @@ def _calibrated(objective: Objective, found: Parameters, share: Floats) -> tuple
     halves = _halves(objective, labels)
 
     def loss(point: Floats) -> float:
-        told = 0.0
+        total = 0.0
         for half, rest in halves:
             model = _model(objective, half, float(point[0]), float(np.exp(point[1])))
             chance = posterior(model, rest.X, tolerance=0.01, top=0).marginals
             likely = chance * rest.belief + (1 - chance) * (1 - rest.belief)
-            told += float((rest.weight * np.log(np.maximum(likely, TINY))).sum())
+            total += float((rest.weight * np.log(np.maximum(likely, TINY))).sum())
         apart = (point - first) / (LEVEL_SPREAD, SURENESS_SPREAD)
-        return float(-told + 0.5 * apart @ apart)
+        return float(-total + 0.5 * apart @ apart)
 
     first = np.array([0.0, np.log(SURENESS)])
     corners = first + np.array([[0.0, 0.0], [-0.3, 0.0], [0.0, 0.2]])
@@ -243,10 +246,10 @@ def _model(objective: Objective, found: Parameters, alpha: float, beta: float) -
     weight, silent = beta * objective.weights(found), centre[columns] == 0
     m, n = weight.shape
     silence, firing = (anchor_odds(found.rates, np.full((1, m), on))[0] for on in (False, True))
-    told = np.where(silent, 0.0, beta * (firing - silence))
-    weight[np.arange(m), columns] = told
+    of_anchor = np.where(silent, 0.0, beta * (firing - silence))
+    weight[np.arange(m), columns] = of_anchor
     silence = np.where(silent, 0.0, beta * silence)
-    field = beta * found.b + alpha + silence + told * centre[columns]
+    field = beta * found.b + alpha + silence + of_anchor * centre[columns]
     prior = np.clip(field, -LARGEST, LARGEST)
     noisyor = NoisyOr(
         expit(prior), np.ones((m, n)), np.clip(centre, 1e-6, 1 - 1e-6), weight=np.zeros(n),
@@ -254,6 +257,6 @@ def _model(objective: Objective, found: Parameters, alpha: float, beta: float) -
     )  # fmt: skip
     evidence = replace(
         Evidence.none(m, n), weight=weight, centre=centre, bias=field - prior, anchor_columns=columns,
-        anchor_log_odds=np.array([silence, silence + told]),
+        anchor_log_odds=np.array([silence, silence + of_anchor]),
     )  # fmt: skip
     return JointModel(noisyor, evidence)

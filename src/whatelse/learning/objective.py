@@ -3,7 +3,7 @@
 Model of the conditions y of a visit with findings x, whose anchors A are columns of x:
 
     P(y | x)  ~  exp( sum_i y_i h_i(x) + sum_{i<k} y_i y_k J_ik )
-    h_i(x)    =  b_i + (sum_g s_g W0_gi + e_i W0_0i + D_i).(x - c) + l_i(A_i)        g: facts, names, unlisted findings
+    h_i(x)    =  b_i + (sum_g s_g W0_gi + e_i W0_0i + D_i).(x - c) + l_i(A_i)        g: facts, names
     l_i(A)    =  log P(A | y_i = 1) / P(A | y_i = 0)        by sensitivity S_i and false-positive rate F_i of the anchor
     J         =  t J0 + q + P                               W0, J0: what knowledge says; q: the same for all pairs
 
@@ -43,7 +43,7 @@ class Strengths:
 
     delta: Floats
     bias: float = 0.7
-    scale: tuple[float, ...] = (0.05, 0.2, 0.1)
+    scale: tuple[float, ...] = (0.05, 0.2)
     own_scale: float = 0.15
     pair_scale: float = 0.2
     pair_level: float = 0.3
@@ -54,7 +54,7 @@ class Strengths:
 class Parameters(NamedTuple):
     """Parameters of m conditions and n findings, in the notation of the module.
 
-    b (m,), s (3,), e (m,), t (), q (), rates (2, m) logits of S and F, P (m, m) symmetric with zero diagonal, D (m, n)
+    b (m,), s (2,), e (m,), t (), q (), rates (2, m) logits of S and F, P (m, m) symmetric with zero diagonal, D (m, n)
     """
 
     b: Floats

@@ -2,7 +2,6 @@
 
     facts_ij     log of how many times as common finding j is among cases of condition i as among all visits
     names_ij     the same for findings that name the condition itself, or an injury of its own body site
-    unlisted_ij  -1 where j is a complaint that condition i does not bring: another problem explains the visit
     coupling_ik  log of how many times as often conditions i and k occur together as by chance
     share_i      share of emergency visits with condition i
 
@@ -33,19 +32,16 @@ RECALLED = 0.7  # of the weight of a condition's name: its name as history, or a
 CLIMBED = 0.6  # of the weight of a wider finding: a narrower one that the entry does not name
 SITE_COMPLAINT, SITE_OTHER = 2.5, 1.0  # log lift of a complaint, of another injury at the body site of a condition
 COMPLAINTS = ("pain", "injury", "swelling", "tenderness", "impact", "deformity", "numbness", "weakness", "stiffness")
-PROBLEMS = ("symptom", "sign", "disease", "mechanism", "exposure", "head")  # kinds of concepts that explain a visit
 INJURED = {True: 3.0, False: 0.33}  # times as often marked as an injury: injuries and their causes, all others
-GENERAL = 0.08  # rate from which a complaint is too common to speak for another problem
-BACKGROUND = ("vital:", "chronic:", "hx:", "pain:", "visit:")  # columns that explain no visit
 CODE, PHRASE, NAME, SYMPTOM_PHRASE, SYMPTOM_NAME = range(5)  # kinds of anchors
-GROUPS = ("facts", "names", "unlisted")
+GROUPS = ("facts", "names")
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
     """Prior means of m conditions and n findings.
 
-    weight    (3, m, n) facts, names and unlisted findings; 0 where the base says nothing
+    weight    (2, m, n) facts and names; 0 where the base says nothing
     coupling  (m, m) log lift of each pair, symmetric
     share     (m,) share of emergency visits; NaN where the base does not know the condition
     entries   (m,) names of the entries that each condition stands for
@@ -63,7 +59,7 @@ class Prior:
     @property
     def known(self) -> Bools:
         """(m, n) where the base lists a finding for a condition."""
-        out: Bools = (self.weight[:2] != 0).any(0)
+        out: Bools = (self.weight != 0).any(0)
         return out
 
     @classmethod
@@ -82,7 +78,6 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
     lexicon = load_lexicon()
     columns = concepts_of_findings(names, lexicon)
     written = set(names)
-    background = np.array([name.startswith(BACKGROUND) for name in names])
     weight, share, own = np.zeros((len(GROUPS), m, n)), np.full(m, np.nan), np.zeros((m, n), bool)
     entries, whole, kinds = list[tuple[str, ...]](), list[Condition | None](), list[int]()
     for i, condition in enumerate(conditions):
@@ -98,7 +93,6 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
         for j, concepts in enumerate(columns[: n - m]):
             if concepts:
                 weight[:, i, j] = view.weights(concepts)
-        weight[2, i, background] = 0.0
     weight = np.clip(weight, -STRONGEST, STRONGEST)
     return Prior(weight, _couplings(whole, entries), share, tuple(entries), np.array(kinds), own)
 
@@ -133,21 +127,18 @@ class _View:
     ) -> None:
         self.base, self.lexicon, self.entry, self.own, self.written = base, lexicon, entry, frozenset(found), written
         self.row = frequencies(base, [entry])[0] if entry else {}
-        self.implied = {up for name in (*self.row, *self.own) for up in wider_findings(base, name)}
         made = filter(None, (lexicon.composed(name) for name in found))
         self.sites = frozenset(site.name for site, _ in made)
         self.around = self.sites | {up for site in self.sites for up in lexicon.ancestors(site)}
         self.injury = (entry is not None and entry.kind in ("injury", "cause")) or bool(self.sites)
 
-    def weights(self, concepts: tuple[str, ...]) -> tuple[float, float, float]:
-        """Facts, names and unlisted of a column that stands for these findings of the base."""
+    def weights(self, concepts: tuple[str, ...]) -> tuple[float, float]:
+        """Facts and names of a column that stands for these findings of the base."""
         named = [v for name in concepts if (v := self._named(name)) is not None]
         if named:
-            return 0.0, max(named, key=abs), 0.0
+            return 0.0, max(named, key=abs)
         facts = [v for name in concepts if (v := self._fact(name)) is not None]
-        if facts:
-            return max(facts, key=abs), 0.0, 0.0
-        return 0.0, 0.0, -1.0 if any(map(self._unlisted, concepts)) else 0.0
+        return max(facts, key=abs, default=0.0), 0.0
 
     def _named(self, name: str) -> float | None:
         """Log lift of a name of the condition, or of a complaint at its own body site."""
@@ -194,15 +185,6 @@ class _View:
                 if up in self.row and up not in self.written:
                     return CLIMBED * _lift(base, up, self.row)
         return None
-
-    def _unlisted(self, name: str) -> bool:
-        """Whether a finding is a problem that the entry does not bring, in itself or by a wider or narrower finding."""
-        concept = self.base.concept(name)
-        if not (self.entry or self.sites) or concept is None or concept.kind not in PROBLEMS or concept.rate > GENERAL:
-            return False
-        if (place := self._place(name)) is not None:
-            return place[0] == "elsewhere"
-        return name not in self.implied and not any(up in self.row for up in self.base.parents(name))
 
 
 def _lift(base: Knowledge, name: str, row: dict[str, tuple[float, float]]) -> float:
