@@ -23,7 +23,7 @@ import numpy as np
 import yaml
 
 from whatelse.cohort import Cohort
-from whatelse.explanations import SHOWN, Suggestions
+from whatelse.explanations import Suggestions
 from whatelse.knowledge import load_knowledge
 from whatelse.knowledge.entries import plain
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
@@ -64,7 +64,7 @@ def vignettes(file: Path, wrong: bool) -> None:
         if not wanted:
             unknown.append(case["answer"])
         if wrong and ranks[-1] >= 3:
-            print(case.get("id"), case["answer"], ranks[-1], [tag.condition for tag in found.likely[:SHOWN]])
+            print(case.get("id"), case["answer"], ranks[-1], [tag.condition for tag in found.candidates[:5]])
     print(f"{file.name}: {len(cases)} vignettes; no condition of that name: {', '.join(unknown) or 'none'}")
     for title, places in (("all conditions in order", ranks), ("as shown, forms grouped", shown)):
         print(f"{title}: " + ", ".join(f"among {n} {np.mean(np.array(places) < n):.3f}" for n in (1, 3, 5)))
@@ -77,8 +77,8 @@ def _rank(order: list[str], wanted: set[Any]) -> int:
 
 
 def _rank_shown(found: Suggestions, wanted: set[Any]) -> int:
-    """Place among `likely`; a form of a condition has that condition's place."""
-    for place, tag in enumerate(found.likely):
+    """Place among the candidates; a form of a condition has that condition's place."""
+    for place, tag in enumerate(found.candidates):
         if tag.condition in wanted or any(form.condition in wanted for form in found.forms(tag)):
             return place
     return len(found.tags)
@@ -96,7 +96,7 @@ def alerts(visits: int) -> None:
         count = np.array([len(f.must_not_miss) for f in found])
         print(
             f"{title}: {len(found)} visits, {count.mean():.2f} alerts a visit, {np.mean(count > 0):.2f} of visits with "
-            f"one; {np.mean([len(f.likely[:SHOWN]) for f in found]):.1f} suggestions"
+            f"one; {np.mean([len(f.likely) for f in found]):.1f} suggestions"
         )
 
 

@@ -19,21 +19,21 @@ import yaml
 
 from benchmarks.knowledge import VIGNETTES, names_of_conditions
 from whatelse.knowledge.entries import plain
+from whatelse.parts import DEADLY
 from whatelse.server import answers, reasons
-from whatelse.server.findings import group
-from whatelse.server.parts import DEADLY, parts
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
+from whatelse.wording import group
 
 
 def page(tagger: Tagger, visit: Visit) -> Iterator[str]:
     """The lines of one visit."""
     reading, state = answers.read(tagger, visit), State()
     answered, marked = answers.view(reading, state), reasons.marks(reading, state)
-    found = parts(reading, state, reading.suggest())
+    found = reading.suggest()
     home = ", ".join(code.name or code.code for code in visit.medication_history or ())
     given = ", ".join(code.name or code.code for code in visit.dispensed or ())
     yield f"{visit.age} {visit.sex} | {visit.chief_complaint} | {visit.triage_note} | {visit.md_comments}"
@@ -57,7 +57,7 @@ def cards(tagger: Tagger, visits: Iterable[Visit]) -> None:
     likely, alerts, odd, seen = [], [], Counter[str](), 0
     for visit in visits:
         reading, state = answers.read(tagger, visit), State()
-        found = parts(reading, state, reading.suggest())
+        found = reading.suggest()
         likely.append(len(found.likely))
         alerts.append(len(found.must_not_miss))
         asked = [question.finding for question in answers.questions(reading, state)]
@@ -80,7 +80,7 @@ def dangers(tagger: Tagger, file: Path) -> None:
             continue
         visit = Visit("v", age=case.get("age"), sex=case.get("sex"), triage_note=case["text"])
         reading = answers.read(tagger, visit)
-        found = parts(reading, State(), reading.suggest())
+        found = reading.suggest()
         forms = {condition, *profile.wider}
         shown.setdefault(condition, []).append(
             next((part for name, part in found.part_of().items() if name in forms), "not shown")

@@ -37,11 +37,11 @@ ENTRIES = ("ectopic_pregnancy", "pulmonary_embolism", "appendicitis", "croup", "
 def ten_notes() -> list[str]:
     """A table: each note, the first three conditions, what must not be missed, the first three questions."""
     tagger = Tagger.load("emergency")
-    lines = ["| note | likely | must not be missed | asks |", "|---|---|---|---|"]
+    lines = ["| note | first candidates | must not be missed | asks |", "|---|---|---|---|"]
     for age, sex, note in NOTES:
         reading = tagger.read(Visit("note", age=age, sex=sex, triage_note=note))
         found = reading.suggest()
-        likely = "; ".join(f"{tag.title} {tag.probability:.0%}" for tag in found.likely[:3])
+        likely = "; ".join(f"{tag.title} {tag.probability:.0%}" for tag in found.candidates[:3])
         alerts = "; ".join(f"{tag.title} {tag.probability:.0%}" for tag in found.must_not_miss) or "-"
         asks = "; ".join(f"{tagger.titles_[q.finding]}?" for q in reading.ask()[:3])
         lines.append(f"| {note} | {likely} | {alerts} | {asks} |")
@@ -64,7 +64,10 @@ def main() -> None:
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    said = "What `whatelse ask NOTE` answers: three conditions with probability, what must not be missed, questions."
+    said = (
+        "The first three candidates with probability, what must not be missed, and questions, as `whatelse ask NOTE` "
+        "has them."
+    )
     parts = ["", "## Ten notes", said, "", *ten_notes(), "", "## Five entries", *entries()]
     write_whole(PAGE, (before + BEGIN + "\n".join(parts) + END + after).encode())
 

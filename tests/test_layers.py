@@ -28,7 +28,7 @@ ROOMS = """
     noisyor
     learning
     model_file
-    tagger reading explanations
+    tagger reading questions explanations parts wording
     batch
     spark
     evaluation

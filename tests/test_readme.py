@@ -34,18 +34,21 @@ def answer() -> dict[str, Any]:
 
 def test_the_answer_in_the_readme_is_what_ask_answers(answer: dict[str, Any]) -> None:
     assert f'whatelse ask "{NOTE}"' in README
-    likely = {tag["title"]: tag for tag in answer["likely"]}
+    parts = ("likely", "must_not_miss", "also_possible")
+    answered = {tag["title"]: (part, tag) for part in parts for tag in answer[part]}
     rows = re.findall(r"^(\S[^\n]*?) {2,}(\d+)% +(\d+) ", README, re.MULTILINE)
     assert len(rows) >= 3
     for title, percent, times in rows:
-        tag = likely[title]
+        tag = answered[title][1]
         assert tag["probability"] == pytest.approx(int(percent) / 100, abs=POINTS), title
         assert tag["probability"] / tag["usual"] == pytest.approx(int(times), rel=0.35), title
+    dangers = re.search(r"^must not be missed.*\n(\S.*?) {2,}", README, re.MULTILINE)
+    assert dangers is not None and answered[dangers[1]][0] == "must_not_miss"
 
 
 def test_confirming_a_fall_lifts_the_hematoma_as_the_pages_say(answer: dict[str, Any]) -> None:
     before, after = (
-        next(tag["probability"] for tag in found["likely"] if tag["title"] == "Subdural hematoma")
+        next(t["probability"] for t in found["likely"] + found["must_not_miss"] if t["title"] == "Subdural hematoma")
         for found in (answer, ask("--confirmed", "fall"))
     )
     for page, pattern in ((README, r"goes from (\d+)% to (\d+)%"), (INDEX, r"hematoma at (\d+)%, and at (\d+)% once")):

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from whatelse.io.text_table import Printed, TextTable
 
 SURPRISE, DANGER, SYMPTOM = 0.7, 0.2, 1.0  # of the order that people see (docs/knowledge.md)
-ALERT_PROBABILITY, ALERT_TIMES, ALERTS = 0.02, 20.0, 3  # what makes a dangerous condition an alert; at most so many
-LIKELY, NEWS = 0.01, 2.0  # what is shown: at least this probability, and this many times the usual
-LIKELY_COMPLAINT = 0.25  # of a symptom, cause or habit that the record does not mention
+POSSIBLE, NEWS = 0.01, 2.0  # of a candidate: at least this probability, and this many times the usual
+POSSIBLE_COMPLAINT = 0.25  # of a symptom, cause or habit that the record does not mention
 COMPLAINTS = ("symptom", "cause", "social")
-SHOWN = 5  # suggestions that a person sees; an alert is not among them
+PARTS = ("known", "likely", "must_not_miss")
 UNCALIBRATED = "noise rates assumed, probabilities uncalibrated"
 """What is said of a model that was learned without any label."""
 
@@ -69,7 +68,8 @@ class Tag:
 class Suggestions(Printed):
     """Ranked tags; `certified` says that error_bound is within the tolerance asked for. digest: of the model.
 
-    caveat   what must be said with them (`UNCALIBRATED`), or nothing
+    caveat                        what must be said with them (`UNCALIBRATED`), or nothing
+    known, likely, must_not_miss  the parts of the answer that people see (`parts.py`)
     """
 
     tags: tuple[Tag, ...]
@@ -77,52 +77,47 @@ class Suggestions(Printed):
     error_bound: float
     digest: str
     caveat: str = ""
+    known: tuple[Tag, ...] = ()
+    likely: tuple[Tag, ...] = ()
+    must_not_miss: tuple[Tag, ...] = ()
 
     @property
-    def likely(self) -> tuple[Tag, ...]:
-        """What is worth showing, in order: not stated by the record, at least LIKELY, at least NEWS times the usual.
+    def candidates(self) -> tuple[Tag, ...]:
+        """Tags that stand out, in order: not stated by the record, at least POSSIBLE and NEWS times the usual.
 
-        A symptom, cause or habit that the record does not mention must be at least LIKELY_COMPLAINT.
+        A symptom, cause or habit that the record does not mention must be at least POSSIBLE_COMPLAINT.
         A wider or narrower form of a condition that stands above is left out: see `forms`.
         """
         out: list[Tag] = []
         for tag in self.tags:
-            least = LIKELY_COMPLAINT if tag.kind in COMPLAINTS else LIKELY
+            least = POSSIBLE_COMPLAINT if tag.kind in COMPLAINTS else POSSIBLE
             worth = not tag.stated and tag.probability >= least and tag.times >= NEWS
             if worth and not any(tag.is_form_of(above) for above in out):
                 out.append(tag)
         return tuple(out)
 
     def forms(self, tag: Tag) -> tuple[Tag, ...]:
-        """Wider and narrower forms of a condition that are likely too."""
-        return tuple(t for t in self.tags if t.is_form_of(tag) and t.probability >= LIKELY and t.times >= NEWS)
+        """Wider and narrower forms of a condition that are possible too."""
+        return tuple(t for t in self.tags if t.is_form_of(tag) and t.probability >= POSSIBLE and t.times >= NEWS)
 
     @property
-    def must_not_miss(self) -> tuple[Tag, ...]:
-        """Dangerous conditions that are still unlikely, but ALERT_TIMES as likely as usual; at most ALERTS.
+    def part_of(self) -> dict[str, str]:
+        """Condition -> `known`, `likely` or `must_not_miss`; a condition in no part is not shown."""
+        return {tag.condition: part for part in PARTS for tag in getattr(self, part)}
 
-        Danger 3, probability at least ALERT_PROBABILITY, not stated, and neither it nor a form of it among the first
-        SHOWN of `likely`.
-        """
-        shown = self.likely[:SHOWN]
-        found = [
-            tag
-            for tag in self.tags
-            if tag.danger == 3
-            and not tag.stated
-            and tag.probability >= ALERT_PROBABILITY
-            and tag.times >= ALERT_TIMES
-            and not any(tag.condition == other.condition or tag.is_form_of(other) for other in shown)
-        ]
-        return tuple(found[:ALERTS])
+    @property
+    def accuracy(self) -> str:
+        """What the computation guarantees, as a sentence."""
+        bound = min(self.error_bound, 1.0)
+        if not self.certified:
+            return f"not certified: probabilities may be off by up to {bound:.2g}"
+        return f"numerical error at most {bound:.1g}; the model itself may be wrong"
 
     def shown(self) -> TextTable:
         """As a table: each tag, its probability, and how common it is."""
         rows = tuple((tag.condition, f"{tag.probability:.1%}", f"{tag.baseline:.1%}") for tag in self.tags)
-        bound = f"computed to within {self.error_bound:.1g} of the model's own answer, which may be wrong"
-        if not self.certified:
-            bound = f"not certified: probabilities may be off by up to {self.error_bound:.2g}"
-        return TextTable("", ("what else?", "probability", "usually"), rows, tuple(filter(None, (bound, self.caveat))))
+        said = tuple(filter(None, (self.accuracy, self.caveat)))
+        return TextTable("", ("what else?", "probability", "usually"), rows, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +133,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A finding, whether it is present, and the log odds it brings for (or, below zero, against) the tag."""
+    """A finding, whether it is present, and the log odds it brings for (or, below zero, against) the tag.
+
+    text   what a person reads
+    """
 
     finding: str
     log_odds: float
     present: bool
     places: tuple[Place, ...]
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ class Explanation(Printed):
     def shown(self) -> TextTable:
         """As a table of lines that add up, in log odds."""
         lines = [("how common it is", self.prior)]
-        lines += [(r.finding if r.present else f"no {r.finding}", r.log_odds) for r in self.reasons]
+        lines += [(r.text or r.finding, r.log_odds) for r in self.reasons]
         lines += [(f"not in the {part}", brought) for part, brought in self.absent.items()]
         lines += [(f"with {condition}", brought) for condition, brought in self.others.items()]
         lines += [("sureness", self.sureness), ("everything else", self.rest)]

@@ -6,7 +6,7 @@ A question asks for a finding that the record does not have. Its information is,
 
 A learned model weighs all conditions and all findings that notes affirm and deny. The shipped model knows more:
 
-- questions are about the conditions that people see, and about dangerous ones that are far above the usual;
+- questions are about the first candidates, and about dangerous conditions that are far above the usual;
 - a question about a condition is a finding that its entry names, and "yes" makes the condition likelier;
 - a dangerous condition is worth more; a laboratory result or image counts half of what can be asked at the bedside;
 - of a finding and its wider forms one is asked, and at most MOST_ABOUT questions are about one condition.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whatelse.explanations import SHOWN, Question
+from whatelse.explanations import Question
 from whatelse.noisyor.inference.posterior import Posterior, posterior
 from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Known
@@ -37,6 +37,7 @@ LASTING, LASTING_PROBABILITY = ("chronic", "social"), 0.3  # asked about only if
 EASE = {"result": 0.5, "quality": 0.4, "mechanism": 0.25}  # kind of finding -> what a bit is worth; others 1
 BEDSIDE = ("pregnancy_test", "ecg", "glucose", "glycemia", "urine")  # names of results that are at hand in minutes
 MOST_ABOUT = 3
+ASKED_ABOUT = 5  # candidates, in order, that questions are about besides what must not be missed
 STATES = 200
 
 
@@ -88,8 +89,9 @@ def _worth(reading: Reading, known: Known, now: Floats, about: str | None) -> Fl
     if not tagger.profiles_:
         return np.ones(m)
     found = reading.ranked(now, known)
-    shown = {tag.condition for tag in (*found.likely[:SHOWN], *found.must_not_miss)}
-    shown |= {form.condition for tag in found.likely[:SHOWN] for form in found.forms(tag)}
+    first = found.candidates[:ASKED_ABOUT]
+    shown = {tag.condition for tag in (*first, *found.must_not_miss)}
+    shown |= {form.condition for tag in first for form in found.forms(tag)}
     worth = np.zeros(m)
     index = {name: i for i, name in enumerate(tagger.conditions_)}
     for tag in found.tags:

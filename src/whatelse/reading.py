@@ -15,10 +15,12 @@ from whatelse.errors import QueryError
 from whatelse.explanations import Explanation, Place, Question, Reason, Suggestions, Tag
 from whatelse.noisyor.attribution import why
 from whatelse.noisyor.inference.posterior import Posterior, posterior
+from whatelse.parts import with_parts
 from whatelse.questions import ask
 from whatelse.text import Mention, ReadNote
 from whatelse.types import Floats, Ints
 from whatelse.visits import TEXT_FIELDS, Code, Known, Visit
+from whatelse.wording import in_words
 
 if TYPE_CHECKING:
     from whatelse.tagger import Tagger
@@ -103,7 +105,8 @@ class Reading:
             said = (profile.title, profile.kind, profile.danger, i in stated, profile.wider, float(usual[i]))
             tags.append(Tag(condition, probability, bound, baseline, *said))
         ranked = tuple(sorted(tags, key=(lambda tag: -tag.score) if profiles else (lambda tag: -tag.probability)))
-        return Suggestions(ranked, certified, bound, tagger.digest_, tagger.caveat_)
+        found = Suggestions(ranked, certified, bound, tagger.digest_, tagger.caveat_)
+        return with_parts(self, known, found)
 
     def why(self, known: Known, condition: str, most: int = 12) -> Explanation:
         """What speaks for and against one tag in log odds: at most `most` findings of the record, with their places,
@@ -119,8 +122,14 @@ class Reading:
         said[tagger.vocabulary_.anchor_columns] = True  # a silent anchor is news, a word that is not there is not
         ranked = np.argsort(-np.where(said, np.abs(lines.findings), 0.0), kind="stable")[:most].tolist()
         reasons = tuple(
-            Reason(names[j], float(lines.findings[j]), bool(is_here[j]), self.places.get(names[j], ()))
-            for j in ranked
+            Reason(
+                names[j],
+                float(lines.findings[j]),
+                here,
+                self.places.get(names[j], ()),
+                in_words(names[j], tagger, here),
+            )
+            for j, here in zip(ranked, is_here[ranked].tolist(), strict=True)
             if said[j] and abs(lines.findings[j]) > SMALL
         )
         absent = {

@@ -85,7 +85,7 @@ def test_labels_twice_and_broken_parquet(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="second time"):
         read_votes(path, cohort())
     (tmp_path / "labels.parquet").write_bytes(b"no")
-    with pytest.raises(InputError, match="not a Parquet file"):
+    with pytest.raises(InputError, match="cannot be read as a Parquet file"):
         read_votes(tmp_path / "labels.parquet", cohort())
     with pytest.raises(InputError, match="no such file"):
         read_votes(tmp_path / "none.parquet", cohort())

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from tests.support import reference_findings, small_department
 from whatelse.annotators import AnchorSet
@@ -39,15 +40,17 @@ def texts(vocabulary: Vocabulary, count: int, seed: int) -> list[str]:
 
 
 def same(vocabulary: Vocabulary, visits: list[Visit]) -> None:
-    reader = BatchReader(vocabulary)
+    reader, index = BatchReader(vocabulary), vocabulary.index
+    own = [(vocabulary.present(visit).tolist(), vocabulary.unobserved(visit).tolist()) for visit in visits]
+    for visit, (present, _) in zip(visits, own, strict=True):
+        assert set(present) == {index[name] for name in reference_findings.present(vocabulary, visit)}
+        assert set(present) == {found.finding for found in vocabulary.find(visit)}
     for _ in range(2):  # from nothing, and with what the first round left
-        present, hidden = reader.present(visits), reader.unobserved(visits)
-        for v, visit in enumerate(visits):
-            np.testing.assert_array_equal(present[[v]].indices, vocabulary.present(visit))
-            found = {vocabulary.names[j] for j in present[[v]].indices}
-            assert found == reference_findings.present(vocabulary, visit)
-            assert found == {vocabulary.names[f.finding] for f in vocabulary.find(visit)}
-            np.testing.assert_array_equal(hidden[[v]].indices, vocabulary.unobserved(visit))
+        assert list(zip(_rows(reader.present(visits)), _rows(reader.unobserved(visits)), strict=True)) == own
+
+
+def _rows(found: csr_matrix) -> list[list[int]]:
+    return [found.indices[a:b].tolist() for a, b in pairwise(found.indptr.tolist())]
 
 
 def test_simulated_visits() -> None:

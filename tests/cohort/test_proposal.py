@@ -75,6 +75,7 @@ def test_build_proposes_conditions_and_writes_them_to_edit(tmp_path: Path) -> No
     build = ["build", str(tmp_path / "visits.csv"), "--out", str(tmp_path / "cohort")]
     made = CliRunner().invoke(app, build)
     assert made.exit_code == 0 and "occur often enough" in made.output and "Syncope (60)" in made.output, made.output
+    assert "  Syncope (60), " in made.output  # on lines of their own, which are wrapped
     written = tmp_path / "cohort-conditions.yaml"
     assert "syncope" in AnchorSet.load(written).names
     again = CliRunner().invoke(app, [*build[:3], str(tmp_path / "other"), "--conditions", str(written)])

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 from whatelse.annotators import AnchorSet
 from whatelse.cli import app
-from whatelse.explanations import ALERT_PROBABILITY, ALERT_TIMES, Suggestions
+from whatelse.explanations import Suggestions
 from whatelse.knowledge import load_knowledge
 from whatelse.knowledge.entries import plain
 from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import compile_knowledge
 from whatelse.learning.shipped import load_shipped, the_23
+from whatelse.parts import MISSED, MISSED_TIMES
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Known, Visit
 
@@ -92,7 +93,7 @@ def test_dangerous_visits_name_the_danger(tagger: Tagger) -> None:
 
 def test_forms_of_one_condition_take_one_place(tagger: Tagger) -> None:
     for case in VIGNETTES[:40]:
-        likely = asked(tagger, case).likely
+        likely = asked(tagger, case).candidates
         assert not any(a.is_form_of(b) for k, a in enumerate(likely) for b in likely[:k])
     base = load_knowledge()
     assert "acute_coronary_syndrome" in base.wider("myocardial_infarction")
@@ -119,7 +120,7 @@ def test_answers_of_vignettes_are_certified(tagger: Tagger) -> None:
 def test_alerts_are_dangerous_and_far_above_the_usual(tagger: Tagger) -> None:
     alerts = [tag for case in VIGNETTES[60:140] for tag in asked(tagger, case).must_not_miss]
     assert alerts and all(tag.danger == 3 for tag in alerts)
-    assert all(tag.probability >= ALERT_PROBABILITY and tag.times >= ALERT_TIMES for tag in alerts)
+    assert all(tag.probability >= MISSED and tag.times >= MISSED_TIMES for tag in alerts)
 
 
 def test_questions_are_clinical_concepts_and_not_about_what_is_stated(tagger: Tagger) -> None:
@@ -172,8 +173,8 @@ def test_questions_are_findings_of_entries_that_are_shown_or_dangerous(tagger: T
     for note in notes:
         reading = tagger.read(Visit("v", age=25, sex="F", triage_note=note))
         found = reading.suggest()
-        shown = {tag.condition for tag in (*found.likely[:5], *found.must_not_miss)}
-        shown |= {form.condition for tag in found.likely[:5] for form in found.forms(tag)}
+        shown = {tag.condition for tag in (*found.candidates[:5], *found.must_not_miss)}
+        shown |= {form.condition for tag in found.candidates[:5] for form in found.forms(tag)}
         questions = reading.ask()
         assert len(questions) >= 3
         for q in questions:

@@ -98,6 +98,7 @@ def test_undo_walks_back_and_puts_each_tag_where_it_was(store: Store) -> None:
         where = {"confirmed": done.state.confirmed, "rejected": done.state.rejected}
         expected = ["confirmed", "rejected", "confirmed", None][version]
         assert [name for name, tags in where.items() if tags] == ([expected] if expected else [])
+        assert store.decided() == ({"7"} if expected else set())  # a decision that was taken back does not count
     assert [line.undoes for line in store.history("7")] == [None, None, 2, 1]
     with pytest.raises(Reused, match="nothing left to undo"):
         store.record(decide(4, "", "undo")).result()

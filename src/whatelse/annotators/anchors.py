@@ -17,7 +17,7 @@ from typing import Any, Literal
 import yaml
 
 from whatelse.errors import ConditionError
-from whatelse.io.limits import read_yaml
+from whatelse.io.limits import read_yaml, yaml_problem
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 DRUG_FIELDS = ("medication_history", "dispensed")
@@ -144,7 +144,7 @@ class AnchorSet:
         try:
             value = read_yaml(path)  # JSON is YAML
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-            raise ConditionError(f"{path}: cannot be read as YAML or JSON ({type(problem).__name__})") from None
+            raise ConditionError(f"{path}: {yaml_problem(problem)}") from None
         if isinstance(value, dict) and "conditions" not in value:
             return cls(read_nhamcs(value, str(path)))
         return cls.from_json(value, source=str(path))

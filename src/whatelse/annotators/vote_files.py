@@ -60,7 +60,7 @@ def read_vote_file(
     rows = table_rows(path, cohort.conditions)
     first = next(rows, None)
     if first is None:
-        raise InputError("there are no rows: needs visit ids and labels", file=path)
+        raise InputError("has no rows; 'whatelse anchors label-next' writes a sheet for labels", file=path)
     form = _Form.of(first, cohort.conditions, path)
     visits = {str(visit): row for row, visit in enumerate(cohort.ids)}
     cells: dict[str, NDArray[np.int8]] = {}  # annotator -> (N, m) 1, 0 or -1 where the annotator abstained
@@ -220,14 +220,17 @@ def labels_in(path: Path, conditions: Iterable[str]) -> int | None:
 def table_rows(path: Path, conditions: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """The rows of a table, as spreadsheets save it: any of four separators and any encoding."""
     if not path.is_file():
-        raise InputError("no such file", file=path)
+        problem = "is a folder; give one file, CSV or Parquet" if path.is_dir() else "no such file; check the path"
+        raise InputError(problem, file=path)
     if path.suffix.lower() in (".parquet", ".pq"):
         try:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches():
                     yield from batch.to_pylist()
         except pa.ArrowInvalid:
-            raise InputError("is not a Parquet file, or is damaged", file=path) from None
+            raise InputError(
+                "cannot be read as a Parquet file: damaged or cut short; save it again", file=path
+            ) from None
         return
     if not path.stat().st_size:
         return

@@ -13,15 +13,16 @@ import typer
 from whatelse.cli.options import JSON
 from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import ConditionError, InputError
-from whatelse.explanations import SHOWN
 
 if TYPE_CHECKING:
+    from whatelse.explanations import Suggestions, Tag
     from whatelse.knowledge import Condition, Knowledge
     from whatelse.tagger import Tagger
     from whatelse.visits import Visit
 
 OVERLAY: Any = typer.Option([], "--knowledge", help="Knowledge file of your own (YAML); may be repeated.")
 FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, "sometimes"), (0.0, "rarely"))
+ALSO = 4  # conditions printed as also possible, at most
 
 
 def ask(
@@ -41,43 +42,44 @@ def ask(
     """
     from whatelse.tagger import Tagger
     from whatelse.visits import Known
+    from whatelse.wording import in_words
 
     tagger = Tagger.load(model)
     reading = tagger.read(_visit(note, age, sex))
     known = Known(tuple(_named(tagger, confirmed)), tuple(_named(tagger, rejected)))
     found = reading.suggest(known)
     questions = reading.ask(known)
-    titles = tagger.titles_
     if as_json:
         return print_json(_answer(tagger, reading, known, found, questions))
     names = [tagger.title(name) for name in known.confirmed]
-    names += [tag.title or tag.condition for tag in found.tags if tag.stated]
+    names += [tag.title or tag.condition for tag in found.known]
     if names:
         typer.echo("known: " + ", ".join(names))
 
-    def cells(tag: Any, digits: int) -> tuple[str, str, str, str]:
+    def cells(tag: Any) -> tuple[str, str, str, str]:
         """Title with wider and narrower forms that are likely too, probability, times the usual, reasons."""
         forms = ", ".join(form.title for form in found.forms(tag)[:3])
         title = (tag.title or tag.condition) + (f"\n  or: {forms}" if forms else "")
         times = f"{tag.times:.0f}" if tag.times >= 10 else f"{tag.times:.1f}"
-        return title, f"{tag.probability:.{digits}%}", times, _because(reading, known, tag.condition, titles)
+        return title, f"{tag.probability:.0%}", times, _because(reading, known, tag.condition)
 
     head = ("probability", "times the usual", "because")
-    print_table(("likely", *head), [cells(tag, 0) for tag in found.likely[:SHOWN]])
+    if found.likely:
+        print_table(("likely", *head), [cells(tag) for tag in found.likely])
     if found.must_not_miss:
         settle = {name: profile.settle for name, profile in tagger.profiles_.items()}
-        rows = [(*cells(tag, 1), settle.get(tag.condition, "")) for tag in found.must_not_miss]
+        rows = [(*cells(tag), settle.get(tag.condition, "")) for tag in found.must_not_miss]
         print_table(("must not be missed", *head, "would settle it"), rows)
+    if possible := _also_possible(found)[:ALSO]:
+        print_table(("also possible", *head), [cells(tag) for tag in possible])
     if questions:
         asked = []
         for q in questions[:5]:
             chances = (f"{p:.0%}" for p in (q.now, q.if_yes, q.if_no))
-            asked.append((f"{titles.get(q.finding, q.finding)}?", tagger.title(q.about), *chances))
+            finding = in_words(q.finding, tagger)
+            asked.append((f"{finding[:1].upper()}{finding[1:]}?", tagger.title(q.about), *chances))
         print_table(("worth asking", "moves", "now", "if yes", "if no"), asked)
-    bound = f"probabilities are computed to within {found.error_bound:.2g}"
-    if not found.certified:
-        bound = f"not certified: a probability may be off by up to {min(found.error_bound, 1.0):.2g}"
-    typer.echo(f"{bound}; this supports judgement and does not replace it")
+    typer.echo(f"{found.accuracy}; it supports judgement and does not replace it")
 
 
 def _visit(note: str, age: float | None, sex: str | None) -> Visit:
@@ -106,11 +108,17 @@ def _named(tagger: Tagger, names: list[str]) -> list[str]:
     return out
 
 
-def _because(reading: Any, known: Any, condition: str, titles: Any) -> str:
+def _also_possible(found: Suggestions) -> list[Tag]:
+    """Candidates that are not shown as likely or as not to be missed, nor a form of such a condition."""
+    shown = (*found.known, *found.likely, *found.must_not_miss)
+    return [t for t in found.candidates if not any(t.condition == s.condition or t.is_form_of(s) for s in shown)]
+
+
+def _because(reading: Any, known: Any, condition: str) -> str:
     """The three strongest findings for a condition."""
     reasons = [r for r in reading.why(known, condition).reasons if r.present and r.log_odds > 0.1]
     shown = [r for r in reasons if not r.finding.startswith(("age:", "sex:", "anchor:"))][:3]
-    return ", ".join(titles.get(r.finding, r.finding) for r in shown)
+    return ", ".join(r.text for r in shown)
 
 
 def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:
@@ -121,13 +129,14 @@ def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any
             "probability": round(t.probability, 5),
             "usual": t.usual if t.usual is not None else t.baseline,
             "forms": [form.condition for form in found.forms(t)],
-            "because": _because(reading, known, t.condition, tagger.titles_),
+            "because": _because(reading, known, t.condition),
         }
 
     return {
-        "likely": [tag(t) for t in found.likely[:10]],
+        "likely": [tag(t) for t in found.likely],
         "must_not_miss": [tag(t) for t in found.must_not_miss],
-        "stated": [t.condition for t in found.tags if t.stated],
+        "also_possible": [tag(t) for t in _also_possible(found)[:10]],
+        "stated": [t.condition for t in found.known],
         "questions": [{"title": tagger.title(q.finding), **asdict(q)} for q in questions],
         "certified": found.certified,
         "error_bound": found.error_bound,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WORTH = 0.1  # log odds that another condition must bring to be named
 SAID = 0.05  # log odds below which a reason is not printed: it would read +0.0
 WORTH_ABSENT = 0.5  # and all that a part of the record does not have
+REASON = ("finding", "text", "log_odds", "present")  # what --json has of a reason
 METRICS = {"accuracy": "accuracy", "top5": "top 5", "mrr": "MRR"}
 
 
@@ -124,7 +125,7 @@ def answer(
     for tag in found.tags[:top]:
         why = reading.why(known, tag.condition, most=reasons)
         said = {name: getattr(tag, name) for name in ("condition", "probability", "error_bound", "baseline")}
-        said["reasons"] = [{"finding": r.finding, "log_odds": r.log_odds, "present": r.present} for r in why.reasons]
+        said["reasons"] = [{name: getattr(r, name) for name in REASON} for r in why.reasons]
         tags.append(said | {"absent": why.absent, "others": why.others, "sureness": why.sureness})
     return {
         "visit": visit.id,
@@ -132,6 +133,7 @@ def answer(
         "rejected": rejected,
         "certified": found.certified,
         "error_bound": found.error_bound,
+        "accuracy": found.accuracy,
         "model": found.digest,
         "caveat": found.caveat,
         "tags": tags,
@@ -155,21 +157,11 @@ def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
         absent = [
             f"findings absent from {part} ({v:+.1f})" for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT
         ]
-        reasons = ", ".join([*beside, *(_reason(r) for r in tag["reasons"] if abs(r["log_odds"]) >= SAID), *absent])
+        own = [f"{r['text']} ({r['log_odds']:+.1f})" for r in tag["reasons"] if abs(r["log_odds"]) >= SAID]
+        reasons = ", ".join([*beside, *own, *absent])
         rows.append((tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons))
     print_table(("what else?", "probability", "usually", "because"), rows, "; ".join(decided) or None)
-    if said["certified"]:
-        bound = f"{said['error_bound']:.1g}"
-        terminal.print(f"computed to within {bound} of the model's own answer, which may be wrong", style="dim")
-    else:
-        terminal.print(f"not certified: probabilities may be off by up to {said['error_bound']:.2g}", style="yellow")
-
-
-def _reason(reason: dict[str, Any]) -> str:
-    """A finding as people read it: an anchor is a mention of its condition."""
-    kind, _, value = reason["finding"].rpartition(":")
-    name = f"mention of {value}" if kind == "anchor" else reason["finding"].replace("_", " ")
-    return f"{'' if reason['present'] else 'no '}{name} ({reason['log_odds']:+.1f})"
+    terminal.print(said["accuracy"], style="dim" if said["certified"] else "yellow")
 
 
 def _interval(entry: dict[str, Any], metric: str) -> str:

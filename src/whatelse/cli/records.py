@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections import Counter
 from dataclasses import asdict, replace
 from itertools import chain, islice
@@ -14,7 +15,7 @@ import typer
 from whatelse.cli import options
 from whatelse.cli.progress import track
 from whatelse.cli.spark import build_on_spark
-from whatelse.cli.tables import print_left_out, print_note, print_summary, print_table
+from whatelse.cli.tables import console, print_left_out, print_note, print_summary, print_table
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
 from whatelse.visits import TEXT_FIELDS
@@ -299,8 +300,9 @@ def _write_conditions(anchors: AnchorSet, out: Path) -> Path:
 
 def _print_proposal(proposed: Proposal, written: Path | None) -> None:
     counts = zip(proposed.anchors.conditions, proposed.visits, strict=True)
-    names = ", ".join(f"{condition.title} ({visits:,})" for condition, visits in counts)
-    typer.echo(f"{len(proposed.visits)} conditions occur often enough in {proposed.looked_at:,} visits: {names}")
+    names = ", ".join(f"{condition.title}\xa0({visits:,})" for condition, visits in counts)
+    typer.echo(f"{len(proposed.visits)} conditions occur often enough in {proposed.looked_at:,} visits:")
+    typer.echo(textwrap.fill(names, console().width, initial_indent="  ", subsequent_indent="  ").replace("\xa0", " "))
     if written is not None:
         typer.echo(f"they are in {written}: edit it and build again with --conditions {shlex.quote(str(written))}")
 

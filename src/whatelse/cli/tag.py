@@ -99,9 +99,16 @@ def tag(
             print_answer(record, said, note=False)
     if missing and limit is None:
         raise InputError(f"there is no visit {', '.join(map(repr, missing))} in this file", file=visits)
-    print_left_out(records)
+    _check_read(records, shown, visits)
     if not visit and most and limit is None and shown == most and next(found, None) is not None:
         print_note(f"there are more visits than the {most} shown: see more with --limit, or all with --json")
+
+
+def _check_read(records: VisitReader, answered: int, file: Path) -> None:
+    """Say which rows were left out; InputError if none is left."""
+    print_left_out(records)
+    if records.left_out and not answered:
+        raise InputError("no row can be read as a visit: 'whatelse inspect' says how it reads the columns", file=file)
 
 
 def _tag_to_file(
@@ -120,7 +127,9 @@ def _tag_to_file(
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; answered visits are kept: run the same command again to continue") from None
     seconds = time.perf_counter() - began
-    print_left_out(records)
+    if not done.visits and records.left_out:
+        out.unlink()
+    _check_read(records, done.visits, file)
     if done.before:
         typer.echo(f"{done.before:,} visits had been answered before")
     if done.uncertified:

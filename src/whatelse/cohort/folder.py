@@ -70,7 +70,8 @@ def read_header(folder: Path) -> dict[str, Any]:
                 f"{folder} is not there: writing it was interrupted. The cohort from before is in the same folder as "
                 f"'{where}': move it back"
             )
-        raise CohortError(f"{folder} is not a cohort: it has no cohort.json; make one with 'whatelse build'")
+        problem = "is not a cohort: it has no cohort.json" if folder.exists() else "is not there"
+        raise CohortError(f"{folder} {problem}; make a cohort with 'whatelse build'")
     try:
         header = json.loads(path.read_text("utf-8"))
     except ValueError:

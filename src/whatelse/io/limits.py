@@ -69,6 +69,18 @@ def read_yaml(path: Path) -> Any:
     return parse_yaml(data.decode("utf-8"), path)
 
 
+def yaml_problem(problem: Exception) -> str:
+    """Why `read_yaml` failed, for a message."""
+    if isinstance(problem, FileNotFoundError):
+        return "no such file; check the path"
+    if isinstance(problem, IsADirectoryError):
+        return "is a folder; give one file"
+    if isinstance(problem, UnicodeDecodeError):
+        return "is not YAML: it is no text in UTF-8"
+    mark = getattr(problem, "problem_mark", None)
+    return f"cannot be read as YAML: see line {mark.line + 1}" if mark else "cannot be read as YAML"
+
+
 def parse_yaml(text: str, path: Path | str) -> Any:
     """The content of a YAML text within limits; path: where it is from."""
     _check_length(path, len(text))

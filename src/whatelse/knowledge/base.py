@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import ConditionError, InputError
-from whatelse.io.limits import LOADER, read_yaml
+from whatelse.io.limits import LOADER, read_yaml, yaml_problem
 from whatelse.knowledge.entries import (
     Concept,
     Condition,
@@ -214,11 +214,8 @@ def _add(table: Table, content: Mapping[str, Any], file: str) -> None:
 def _overlay(path: Path) -> dict[str, Table]:
     try:
         content = read_yaml(path)
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError("cannot be read as a knowledge file (YAML)", file=path) from problem
-    except yaml.YAMLError as problem:
-        mark = getattr(problem, "problem_mark", None)
-        raise InputError("is not YAML", file=path, row=mark.line + 1 if mark else None) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise InputError(yaml_problem(problem), file=path) from None
     parts = {"concepts", "conditions", "drugs", "classes"}
     if not isinstance(content, dict) or not set(content) <= parts:
         raise InputError(f"a knowledge file has parts among {', '.join(sorted(parts))}", file=path)

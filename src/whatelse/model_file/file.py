@@ -40,6 +40,7 @@ MAX_HEADER = 16 * 2**20  # bytes; a vocabulary of 100,000 findings takes about 5
 MAX_ARRAYS = "WHATELSE_MAX_MODEL_BYTES"
 ELSEWHERE = "copy it again from where it was saved"
 _KEY = "whatelse"
+GIVE = "give the file that 'whatelse fit' saved"  # what to do about a file that is no model
 _FIELDS = {"schema", "version", "digest", "conditions", "findings", "vocabulary", "learned"}
 
 
@@ -191,7 +192,7 @@ def _evidence(parts: dict[str, NDArray[Any]]) -> Evidence:
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The checked header and the arrays by name. Sizes and header are checked before the arrays are read."""
     if not path.is_file():
-        raise ModelFileError(f"{path}: there is no such file; give the file that 'whatelse fit' saved")
+        raise ModelFileError(f"{path}: {'is a folder' if path.is_dir() else 'there is no such file'}; {GIVE}")
     try:
         with path.open("rb") as file:
             start, size = file.read(9), os.fstat(file.fileno()).st_size
@@ -215,7 +216,7 @@ def _header_length(path: Path, start: bytes, size: int) -> int:
     """The length of the header, by the first nine bytes of a file of `size` bytes."""
     length = int.from_bytes(start[:8], "little")
     if len(start) < 9 or length < 2 or (length > size - 8 and start[8:] != b"{"):
-        raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header)")
+        raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header); {GIVE}")
     if length > MAX_HEADER:
         raise ModelFileError(
             f"{path}: claims a header of {length:,} bytes, more than the {MAX_HEADER:,} allowed; not opened"
@@ -230,7 +231,7 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
     try:
         inner = json.loads(text)["__metadata__"][_KEY]
     except (TypeError, KeyError, ValueError, RecursionError):
-        raise ModelFileError(f"{path}: a safetensors file perhaps, but not one that whatelse saved") from None
+        raise ModelFileError(f"{path}: not a model that whatelse saved; {GIVE}") from None
     try:
         header: dict[str, Any] = json.loads(inner)
     except (ValueError, TypeError, RecursionError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from whatelse.errors import ModelFileError
 from whatelse.io.files import write_whole
-from whatelse.model_file.file import MAX_HEADER, load
+from whatelse.model_file.file import GIVE, MAX_HEADER, load
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -120,11 +120,11 @@ def _hash(path: Path) -> str:
     hashed = hashlib.sha512()
     try:
         if not path.is_file():
-            raise ModelFileError(f"{path}: there is no such file; give the file that 'whatelse fit' saved")
+            raise ModelFileError(f"{path}: there is no such file; {GIVE}")
         with path.open("rb") as file:
             size, start = os.fstat(file.fileno()).st_size, file.read(8)
             if len(start) < 8 or not 2 <= int.from_bytes(start, "little") <= min(MAX_HEADER, size - 8):
-                raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header)")
+                raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header); {GIVE}")
             file.seek(0)
             while block := file.read(BLOCK):
                 hashed.update(block)

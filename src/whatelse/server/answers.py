@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whatelse.explanations import Tag
+from whatelse.explanations import Suggestions
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
-from whatelse.server.findings import group, in_words, titles
 from whatelse.server.lru import Lru
-from whatelse.server.parts import Parts, parts
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.types import Floats, Int32s
 from whatelse.visits import Code, Known, Visit
+from whatelse.wording import group, in_words, titles
 
 READINGS, ANSWERED = 1_000, 20_000  # visits, and versions of visits, that are kept
 LISTED = 50  # tags that an answer lists, at most, besides those with a part
@@ -85,12 +84,12 @@ def read(tagger: Tagger, visit: Visit) -> Reading:
 
 
 def _shown(reading: Reading, state: State) -> Shown:
-    answered, found, sorted_in = _view(reading, state)
+    answered, found = _view(reading, state)
     conditions = {name: i for i, name in enumerate(reading.tagger.conditions_)}
-    order = np.array([conditions[tag.condition] for tag in found], np.int32)
+    order = np.array([conditions[tag.condition] for tag in found.tags], np.int32)
     probabilities = np.full(len(conditions), np.nan)
-    probabilities[order] = [tag.probability for tag in found]
-    shown = (tuple(t.condition for t in sorted_in.likely), tuple(t.condition for t in sorted_in.must_not_miss))
+    probabilities[order] = [tag.probability for tag in found.tags]
+    shown = (tuple(t.condition for t in found.likely), tuple(t.condition for t in found.must_not_miss))
     known = Known(tuple(answered.state.confirmed), tuple(answered.state.rejected))
     return Shown(answered.model_dump_json().encode(), known, order, probabilities, shown)
 
@@ -100,12 +99,10 @@ def view(reading: Reading, state: State) -> s.View:
     return _view(reading, state)[0]
 
 
-def _view(reading: Reading, state: State) -> tuple[s.View, tuple[Tag, ...], Parts]:
+def _view(reading: Reading, state: State) -> tuple[s.View, Suggestions]:
     tagger, known = reading.tagger, reading.tagger.settle(state)
     found, denied, names = reading.suggest(known), reading.denials(known), titles(reading.tagger)
-    sorted_in = parts(reading, known, found)
-    part_of = sorted_in.part_of()
-    listed = []
+    part_of, listed = found.part_of, []
     for rank, tag in enumerate(found.tags, start=1):
         part = part_of.get(tag.condition, "")
         if rank > LISTED and not part:
@@ -134,7 +131,7 @@ def _view(reading: Reading, state: State) -> tuple[s.View, tuple[Tag, ...], Part
         error_bound=found.error_bound,
         caveat=found.caveat,
     )
-    return answered, found.tags, sorted_in
+    return answered, found
 
 
 def _state(tagger: Tagger, state: State, known: Known) -> s.State:
@@ -158,8 +155,8 @@ def questions(reading: Reading, state: Known, about: str | None = None) -> list[
     """The findings whose answer would tell most: each moves a condition that is shown, or dangerous, by MOVES."""
     tagger, out = reading.tagger, []
     known = tagger.settle(state)
-    sorted_in = parts(reading, known, reading.suggest(known))
-    shown = {tag.condition for tag in (*sorted_in.likely, *sorted_in.must_not_miss)}
+    found = reading.suggest(known)
+    shown = {tag.condition for tag in (*found.likely, *found.must_not_miss)}
     for q in reading.ask(known, about=about, most=CANDIDATES):
         profile, kind = tagger.profiles_.get(q.about), group(q.finding, tagger)
         symptom = profile is not None and profile.kind == "symptom"

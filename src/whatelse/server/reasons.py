@@ -8,11 +8,10 @@ from whatelse.explanations import Place
 from whatelse.explanations import Reason as Line
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
-from whatelse.server.findings import GROUPS, group, in_words, lower, telling, title
-from whatelse.server.parts import parts
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Known
+from whatelse.wording import GROUPS, group, in_words, lower, telling, title
 
 LINES = 24  # findings that `why` weighs
 WORTH_A_MARK = 0.3  # log odds
@@ -96,8 +95,8 @@ def marks(reading: Reading, state: State) -> s.Reading:
     """The findings that fit the tags that are shown and those confirmed, and where they stand."""
     tagger, places = reading.tagger, reading.places
     known = tagger.settle(state)
-    sorted_in = parts(reading, known, reading.suggest(known))
-    shown = [tag.condition for tag in (*sorted_in.must_not_miss, *sorted_in.likely)]
+    suggested = reading.suggest(known)
+    shown = [tag.condition for tag in (*suggested.must_not_miss, *suggested.likely)]
     speaks: dict[str, tuple[list[str], list[str]]] = {}
     explains: dict[str, list[str]] = {}
     for kind, conditions in enumerate((shown, list(known.confirmed))):
@@ -109,7 +108,7 @@ def marks(reading: Reading, state: State) -> s.Reading:
                 told = [reason for reason in _reasons(reading, lines, set()) if reason.group != "patient"]
                 told.sort(key=lambda reason: (reason.group == "drugs", -reason.log_odds))
                 explains[condition] = [reason.text for reason in told[:RAISED_BY]]
-    for tag in sorted_in.known:  # where the record names it
+    for tag in suggested.known:  # where the record names it
         speaks.setdefault(f"anchor:{tag.condition}", ([], []))[1].append(tag.condition)
     found = [
         _mark(place, finding, tagger, *both)
@@ -165,7 +164,7 @@ def moved(reading: Reading, before: Known, after: Known) -> s.Moved:
 
 
 def _shown(reading: Reading, known: Known) -> list[str]:
-    found = parts(reading, known, reading.suggest(known))
+    found = reading.suggest(known)
     return [tag.condition for tag in (*found.likely, *found.must_not_miss)]
 
 

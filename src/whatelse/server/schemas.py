@@ -334,7 +334,7 @@ class Rows(BaseModel):
     rows: list[Row]
     scored: int = Field(description="visits whose suggestions are ready for sorting")
     visits: int
-    decided: int = Field(description="visits of the worklist on which somebody has decided")
+    decided: int = Field(description="visits of the worklist with a decision that stands")
     alerts: int = Field(description="visits scored that have a condition which must not be missed")
 
 

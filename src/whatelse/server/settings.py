@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
-from whatelse.io.limits import read_yaml
+from whatelse.io.limits import read_yaml, yaml_problem
 from whatelse.server.ehr.settings import Ancestor, EhrSettings
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -241,8 +241,8 @@ def _read(config: Path) -> dict[str, Any]:
     """Settings by name from a YAML file."""
     try:
         from_file = read_yaml(config) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
-        raise SettingsError(f"{config}: cannot be read as YAML") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as problem:
+        raise SettingsError(f"{config}: {yaml_problem(problem)}") from None
     if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):
         raise SettingsError(f"{config}: needs lines of the form 'name: value'")
     return from_file

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from whatelse.lifecycle.drift import out_of_band
 from whatelse.server.lru import Lru
-from whatelse.server.parts import parts
 from whatelse.store.audit import visit_key
 from whatelse.tagger import Tagger
 from whatelse.types import Floats
-from whatelse.visits import TEXT_FIELDS, Known, Visit
+from whatelse.visits import TEXT_FIELDS, Visit
 
 CHUNK = 16  # visits scored at a time
 HELD = 1_000  # visits of an EHR that are kept
@@ -181,7 +180,7 @@ class Worklist:
 
 def _standing(tagger: Tagger, visit: Visit, probabilities: Floats) -> Standing:
     reading = tagger.read(visit)
-    found = parts(reading, Known(), reading.ranked(probabilities))
+    found = reading.ranked(probabilities)
     scores = [tag.score for tag in found.likely] + [tag.score + URGENT for tag in found.must_not_miss]
     likely, missed = ([(t.condition, t.probability) for t in tags] for tags in (found.likely, found.must_not_miss))
     return Standing(likely, missed, max(scores, default=-math.inf))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.io.limits import read_yaml
+from whatelse.io.limits import read_yaml, yaml_problem
 from whatelse.visits import Code
 
 NoteKind = Literal["triage", "provider"]
@@ -96,9 +96,9 @@ def load_codings(path: str | Path | None = None) -> Codings:
     try:
         own = read_yaml(Path(path))
     except FileNotFoundError:
-        raise InputError("no such codings file", file=path) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        raise InputError("the codings file cannot be read as YAML in UTF-8", file=path) from None
+        raise InputError("no such codings file; check the path", file=path) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise InputError(f"the codings file {yaml_problem(problem)}", file=path) from None
     return _codings([_text(), own], path)
 
 

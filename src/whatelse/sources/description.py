@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.io.limits import read_yaml
+from whatelse.io.limits import read_yaml, yaml_problem
 from whatelse.sources.columns import FIELDS, ColumnMap, column_map, near
 
 OTHER_KEYS = ("source", "delimiter", "encoding", "missing", "shown", "labels", "codings")
@@ -108,9 +108,9 @@ def _content(given: str | Path | Mapping[str, Any] | None) -> tuple[dict[str, An
     try:
         content = read_yaml(file)
     except FileNotFoundError:
-        raise InputError("no such column map", file=file) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        raise InputError("the column map cannot be read as YAML in UTF-8", file=file) from None
+        raise InputError("no such column map; 'whatelse inspect FILE --out MAP' writes one", file=file) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise InputError(f"the column map {yaml_problem(problem)}", file=file) from None
     if content is not None and not isinstance(content, dict):
         raise InputError("a column map has lines of the form 'field: column'", file=file)
     if isinstance(content, dict) and content.get("labels"):

@@ -138,7 +138,7 @@ def inspect_file(path: Path, *, delimiter: str | None = None, encoding: str | No
         raise InputError("is not a file; 'whatelse inspect' reads one table", file=path)
     header, rows, settings = _read_rows(path, delimiter, encoding)
     if not rows:
-        raise InputError("has no rows to inspect", file=path)
+        raise InputError("has no rows to read; needs CSV with a header, or JSON Lines, an object a line", file=path)
     cells = [_Cells(name, [row[at] for row in rows if at < len(row)], len(rows)) for at, name in enumerate(header)]
     claimed = {column.by_name for column in cells if column.values}
     guesses: list[ColumnGuess] = []
@@ -423,7 +423,9 @@ def _read_rows(
                 records = next(file.iter_batches(ROWS), pa.record_batch([], names=[])).to_pylist()
                 header = list(file.schema_arrow.names)
         except (OSError, ValueError):
-            raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
+            raise InputError(
+                "cannot be read as a Parquet file: damaged or cut short; save it again", file=path
+            ) from None
     else:
         text = detect_encoding(path, encoding)
         if text.encoding not in ("utf-8", "utf-8-sig"):

@@ -111,7 +111,7 @@ def read_visits(
         seen: set[str] = set()
         for file in files:
             if isinstance(file, Path) and not file.exists():
-                raise InputError("no such file or folder", file=file)
+                raise InputError("no such file or folder; check the path", file=file)
             if isinstance(file, str) and not kind.addresses:
                 raise InputError(f"{kind.name} is read from files; an address is for fhir and omop")
             shown = hide_password(file) if isinstance(file, str) else file

@@ -121,7 +121,7 @@ def open_csv(
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     skipped, line = next(((k, line) for k, line in enumerate(stream) if line.strip()), (0, ""))
     if not line:
-        raise InputError("is empty", file=path)
+        raise InputError("is empty; export it again, with a header and rows", file=path)
     delimiter = delimiter if delimiter is not None else find_delimiter(line, path, wanted)
     if len(delimiter) != 1:
         raise InputError("a delimiter is one character, such as ',' ';' or a tab", file=path)
@@ -228,7 +228,7 @@ def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tu
             batches = _growing(path, size, file.iter_batches(BATCH, columns=use))
             yield from read_arrow(use, batches, report, columns, path)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
-        raise InputError("cannot be read as a Parquet file: damaged or cut short", file=path) from None
+        raise InputError("cannot be read as a Parquet file: damaged or cut short; save it again", file=path) from None
 
 
 def _growing(path: Path, size: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

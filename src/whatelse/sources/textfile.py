@@ -117,7 +117,7 @@ def detect_encoding(path: Path, encoding: str | None = None) -> Text:
             if bad and len(sample) < SAMPLE:
                 sample += b"\n".join(line for line in block.split(b"\n") if not line.isascii())[:SAMPLE]
     if blank:
-        raise InputError("is empty", file=path)
+        raise InputError("is empty; export it again, with a header and rows", file=path)
     if encoding is None and mark not in (None, "utf-8"):
         return Text(str(mark), clean=False)
     if encoding is not None:

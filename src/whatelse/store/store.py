@@ -260,9 +260,13 @@ class Store(QueueWriter):
         return {visit: state_of(lines) for visit, lines in histories.items()}
 
     def decided(self) -> set[str]:
-        """Visits with any decision in their history."""
+        """Visits with a decision that stands: one that was not taken back or reopened."""
+        line, later = _TABLE.c, _TABLE.alias().c
+        same = (later.visit == line.visit, later.kind == line.kind, later.subject == line.subject)
+        replaced = sa.exists().where(*same, later.version > line.version)
+        standing = sa.select(line.visit).where(line.verdict != "open", ~replaced).distinct()
         with reading(self.engine) as connection:
-            return set(connection.execute(sa.select(_TABLE.c.visit).distinct()).scalars())
+            return set(connection.execute(standing).scalars())
 
     def ping(self) -> None:
         """StoreError unless the writer lives and the database can be written to."""

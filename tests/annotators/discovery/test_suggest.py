@@ -160,7 +160,7 @@ def slow_candidates(note: str) -> set[str]:
 @given(NOTES, st.integers(1, 3))
 def test_candidates_are_those_of_a_slow_reading(notes: list[str], least: int) -> None:
     visits = [Visit(id=str(k), triage_note=note) for k, note in enumerate(notes)]
-    cohort = build_cohort([*visits, Visit(id="last", triage_note="fever")], FEVER, max_share=1.0)
+    cohort = build_cohort([*visits, Visit(id="last", triage_note="fever")], FEVER, max_share=1.0, lexicon="none")
     table = from_visits(cohort, [*visits, Visit(id="stranger", triage_note="fever cough")], min_visits=least)
     counts = Counter(phrase for note in notes for phrase in slow_candidates(note))
     expected = {phrase: count for phrase, count in counts.items() if count >= least}
@@ -269,6 +269,19 @@ def department(visits: list[Visit]) -> tuple[Cohort, PhraseTable]:
 @pytest.fixture(scope="module")
 def found(department: tuple[Cohort, PhraseTable]) -> list[Suggestion]:
     return suggest(*department)
+
+
+def test_with_a_lexicon_candidates_fire_as_anchors_where_they_were_counted(visits: list[Visit]) -> None:
+    """A word inside a longer phrase of the lexicon ("abd" of "abd pain") would not fire; other spellings may."""
+    some = visits[:200]
+    cohort = build_cohort(some)
+    table = from_visits(cohort, some)
+    words = [(k, phrase) for k, phrase in enumerate(table.phrases) if phrase.key == "notes"]
+    conditions = tuple(Condition(str(k), "", "acute", {}, (as_anchor(phrase.phrase),)) for k, phrase in words)
+    finder = Finder(AnchorSet(conditions), lexicon=cohort.vocabulary.lexicon)
+    fires = {(there.row, there.condition) for there in finder.anchor_mentions(some)}
+    silent = {p.phrase for n, (k, p) in enumerate(words) for row in table.rows(k).tolist() if (row, n) not in fires}
+    assert len(words) > 200 and len(silent) < 0.03 * len(words), silent  # "d/c": the lexicon reads it as discharge
 
 
 def test_suggestions_are_mostly_right_without_a_label(

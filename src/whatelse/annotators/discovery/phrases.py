@@ -3,6 +3,8 @@
 A candidate is a run of one to three words of a note, none of them negated and nothing but blanks or a hyphen between
 them; or a drug; or a code of a structured field. Runs neither begin nor end with a function word, which would say no
 more than what is left of them without it, and they hold no number, because a conditions file cannot say "any number".
+A run that is only a part of a phrase of the lexicon ("abd" of "abd pain") does not count there: as an anchor it would
+not fire there either.
 What a candidate is written as (`phrase`) and where it goes (`key`: notes, dispensed, medication_history, or coded with
 its `system`) is kept beside the visits that have it.
 
@@ -25,6 +27,7 @@ from whatelse.cohort.coded import code_name
 from whatelse.cohort.findings import Finder
 from whatelse.text import tokenize
 from whatelse.text.function_words import LINKING_WORDS
+from whatelse.text.matcher import END, MENTION, START, TYPE
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
 
 LONGEST = 3  # words in a run
@@ -93,6 +96,7 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
     row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
     numbers: dict[str, int] = {}
     words, rows = array("i"), array("i")  # word 0 stands between two words that do not follow one another
+    part = array("b")  # 1: a run that begins with the word is only part of a phrase; 2: a run that ends with it is
     facts: dict[Phrase, set[int]] = {}
     for visit in visits:
         here = row_of.get(visit.id)
@@ -101,12 +105,17 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
         start = len(words)
         for field in TEXT_FIELDS:
             words.append(0)
-            for token in tokenize(getattr(visit, field) or "", finder.rules):
+            note = getattr(visit, field) or ""
+            mentioned = _mentioned(note, finder)
+            for token in tokenize(note, finder.rules):
                 left_out = token.assertion != "present" or "#" in token.text
                 if token.opens or left_out:
                     words.append(0)
                 if not left_out:
                     words.append(numbers.setdefault(token.text, len(numbers) + 1))
+                    part.extend([0] * (len(words) - len(part)))
+                    for first, last in mentioned:
+                        part[-1] |= (first < token.start < last) + 2 * (first < token.end < last)
         rows.extend([here] * (len(words) - start))
         for phrase in _facts(visit, finder):
             facts.setdefault(phrase, set()).add(here)
@@ -114,8 +123,9 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
     edge = np.array([_may_stand_at_an_edge(word) for word in text])
     words.append(0)
     rows.append(0)
+    part.extend([0] * (len(words) - len(part)))
     word, row = np.frombuffer(words, np.int32), np.frombuffer(rows, np.int32)
-    runs, blocks, beside = _runs(word, row, edge, len(cohort), min_visits)
+    runs, blocks, beside = _runs(word, row, np.frombuffer(part, np.int8), edge, len(cohort), min_visits)
     phrases = [Phrase(" ".join(text[w] for w in run)) for run in runs]
     common = sorted((p for p, there in facts.items() if len(there) >= min_visits), key=lambda p: (p.key, p.phrase))
     for phrase in common:
@@ -130,7 +140,12 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
 
 
 def _runs(
-    word: NDArray[np.int32], row: NDArray[np.int32], edge: NDArray[np.bool_], N: int, min_visits: int
+    word: NDArray[np.int32],
+    row: NDArray[np.int32],
+    part: NDArray[np.int8],
+    edge: NDArray[np.bool_],
+    N: int,
+    min_visits: int,
 ) -> tuple[list[tuple[int, ...]], list[csc_matrix], list[csr_matrix]]:
     """Runs of words in at least `min_visits` visits; for each length who has them (N, runs), and words beside them.
 
@@ -150,10 +165,14 @@ def _runs(
             meaning = [(), *((*meaning[key // size], meaning[key % size][-1]) for key in found[1:].tolist())]
         here = np.flatnonzero(code)
         visit_of = row[: code.size][here].astype(np.int64)
+        common = np.bincount(np.unique(code[here] * N + visit_of) // N, minlength=len(meaning)) >= min_visits
+        whole = (part[here] & 1 == 0) & (part[here + length - 1] & 2 == 0)
+        here, visit_of = here[whole], visit_of[whole]
         key = np.unique(code[here] * N + visit_of)
-        counts = np.bincount(key // N, minlength=len(meaning))
-        common = counts >= min_visits
-        keep = [c for c in np.flatnonzero(common).tolist() if edge[meaning[c][0]] and edge[meaning[c][-1]]]
+        found_in = np.bincount(key // N, minlength=len(meaning))
+        keep = [
+            c for c in np.flatnonzero(found_in >= min_visits).tolist() if edge[meaning[c][0]] and edge[meaning[c][-1]]
+        ]
         column = np.full(len(meaning), -1)
         column[keep] = np.arange(len(keep))
         kept = column[key // N] >= 0
@@ -170,6 +189,16 @@ def _runs(
         meaning = [(), *(meaning[c] for c in np.flatnonzero(common).tolist())]
         code = number[code]
     return runs, blocks, beside
+
+
+def _mentioned(note: str, finder: Finder) -> list[tuple[int, int]]:
+    """Where phrases of the lexicon stand in a note: start and end."""
+    if not note or not finder.lexicon.entries:
+        return []
+    with finder.reader.lock:
+        items = finder.reader.items([note])
+    spans: list[list[int]] = items[items[:, TYPE] == MENTION][:, [START, END]].tolist()
+    return [(start, end) for start, end in spans]
 
 
 def _around_anchors(cohort: Cohort, phrases: list[Phrase], neighbours: csr_matrix) -> csr_matrix:

@@ -21,12 +21,11 @@ from whatelse.explanations import Tag
 from whatelse.reading import Reading
 from whatelse.server.ehr.cds.log import Card, CardLog
 from whatelse.server.ehr.settings import EhrSettings
-from whatelse.server.findings import in_words, telling, title
-from whatelse.server.parts import parts
 from whatelse.server.reasons import fitting
 from whatelse.server.worklist import Worklist
 from whatelse.sources.codings import Codings
 from whatelse.visits import Known
+from whatelse.wording import in_words, telling, title
 
 MOST = 3  # cards at once
 ENOUGH = 50  # visits that a burden is judged by, at least
@@ -86,7 +85,7 @@ def choose(
     names = reading.tagger.vocabulary_.anchors.names
     written = {name for name, true in zip(names, labels or (), strict=False) if true}
     suggested = reading.suggest(known)
-    part_of = parts(reading, known, suggested).part_of() if reading.tagger.profiles_ else None
+    part_of = suggested.part_of if reading.tagger.profiles_ else None
     ranked = [Chosen(tag, rank) for rank, tag in enumerate(suggested.tags, start=1)]
     if part_of is not None:
         ranked = [

@@ -65,7 +65,7 @@ function suggestion(found) {
   return h("li", {}, h("button", { type: "button", class: "suggestion", data: { phrase: found.phrase, key: found.key, system: found.system ?? "" }, onclick: () => choose(found) },
     h("span", { class: "phrase-line" }, h("span", { class: "phrase" }, found.label || found.phrase), under(found),
       h("span", { class: "number" }, `${Math.round(100 * found.precision)}%`)),
-    h("span", { class: "quiet small" }, `adds ${found.gained.toLocaleString()} of ${found.fires.toLocaleString()} visits${found.judged ? ` · ${found.yes} of ${found.judged} judged have it` : ""}`),
+    h("span", { class: "quiet small" }, `adds ${found.gained.toLocaleString()} of ${found.fires.toLocaleString()} visits with ${found.key === "notes" ? "these words" : "it"}${found.judged ? ` · ${found.yes} of ${found.judged} judged have it` : ""}`),
     h("span", { class: "small" }, found.why.filter((r) => r.log_odds > 0).slice(0, 2).map((r) => r.says).join("; ")),
     overlap && h("span", { class: "quiet small" }, `also beside ${overlap}`)));
 }
@@ -112,7 +112,7 @@ function drawLook() {
   const { worth, excerpts, owner } = seen;
   const lines = [
     h("p", { class: "phrase-line" }, h("span", { class: "phrase" }, subject.phrase), under(subject)),
-    h("p", {}, `In ${worth.fires.toLocaleString()} visits; in ${worth.gained.toLocaleString()} of them the anchor is silent (it fires in ${worth.anchored.toLocaleString()}).`),
+    h("p", {}, `In ${worth.fires.toLocaleString()} visits${subject.key === "notes" ? ", other spellings included" : ""}; in ${worth.gained.toLocaleString()} of them the anchor is silent (it fires in ${worth.anchored.toLocaleString()}).`),
     worth.labelled > 0 && h("p", {}, `${worth.true.toLocaleString()} of ${worth.labelled.toLocaleString()} labelled visits with it have the condition.`),
     worth.overlaps.map((o) => h("p", { class: "quiet" }, `Also beside the anchor of ${o.condition}: ${o.both} visits, ${o.lift.toFixed(1)} times chance.`)),
     owner && owner !== name && h("p", { class: "conflict" }, `⚠ It is an anchor of ${owner} now.`),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from whatelse.tagger import Tagger
 from whatelse.text.lexicon import DRUG, DRUG_CLASS
+
+if TYPE_CHECKING:
+    from whatelse.tagger import Tagger
 
 _SAYS = {"hx": "takes {}", "rx": "given {}", "age": "age {}", "rfv": "reason for visit: {}", "possible": "possible {}"}
 _AGES = {
@@ -21,9 +24,11 @@ COMMON = 0.15  # of visits
 _SHORT = re.compile(r"\b(ace|nsaid|ssri|snri|arb|maoi|doac|sglt2|glp1|mao|dpp4|hiv|ct|ecg|iv)\b", re.IGNORECASE)
 
 
-def in_words(name: str, tagger: Tagger) -> str:
-    """What a clinician reads for a finding's name."""
+def in_words(name: str, tagger: Tagger, present: bool = True) -> str:
+    """What a clinician reads for a finding's name. present: False for a condition that the record does not name."""
     prefix, colon, rest = name.partition(":")
+    if not present:
+        return f"no mention of {in_words(name, tagger).removeprefix('mention of ')}"
     if prefix == "anchor":
         named = lower(title(rest, tagger))
         return named if tagger.vocabulary_.lexicon.entries else f"mention of {named}"

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whatelse.explanations import ALERTS, Suggestions, Tag
-from whatelse.reading import Reading
-from whatelse.server.findings import telling
+from whatelse.explanations import COMPLAINTS, Suggestions, Tag
 from whatelse.text.lexicon import QUALITY
 from whatelse.visits import Known
+from whatelse.wording import telling
 
-MOST_LIKELY = 4
+if TYPE_CHECKING:
+    from whatelse.reading import Reading
+
+MOST_LIKELY, ALERTS = 4, 3  # conditions that are shown as likely, and that must not be missed, at most
 DEADLY, GRAVE = 3, 2  # danger
 LEAST = 0.1  # of a condition that is shown as likely
 SURE, SURE_LASTING = 0.9, 0.5  # of a condition, and of a chronic one, that is likely whatever speaks for it
 SPECIFIC, RATHER_SPECIFIC = 8.0, 4.0  # times as common in cases as in all visits
-MISSED, MISSED_TIMES = 0.03, 25.0  # probability, and times the usual, of a condition that must not be missed
-NO_ANSWER = ("symptom", "cause", "social")  # kinds of conditions that explain nothing
+MISSED, MISSED_TIMES = 0.03, 20.0  # probability, and times the usual, of a condition that must not be missed
 NAMED = 0.5  # probability of a condition that words of the record name, to be shown as known
 
 
-class Parts(NamedTuple):
-    """Each open condition is in one part at most; what is in none is not shown."""
+def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestions:
+    """Suggestions sorted into parts: the one rule of the page, of CDS cards and of `whatelse ask`.
 
-    known: tuple[Tag, ...]
-    likely: tuple[Tag, ...]
-    must_not_miss: tuple[Tag, ...]
-
-    def part_of(self) -> dict[str, str]:
-        """Condition -> the name of its part."""
-        return {tag.condition: part for part, tags in self._asdict().items() for tag in tags}
-
-
-def parts(reading: Reading, known: Known, found: Suggestions) -> Parts:
-    """Sort suggestions into parts.
+    Each open condition is in one part at most; what is in none is not shown.
 
     known          the record names it, states it as a symptom, or a narrower condition that is known implies it
     likely         at least LEAST and above the usual, and SURE or for a finding that is rather specific to it (a
@@ -51,9 +43,9 @@ def parts(reading: Reading, known: Known, found: Suggestions) -> Parts:
     open_tags = [tag for tag in found.tags if tag.condition not in told and tag.condition not in implied]
     names = {tag.condition for tag in open_tags}
     likely: list[Tag] = []
-    for tag in found.likely:
+    for tag in found.candidates:
         profile = profiles.get(tag.condition)
-        worth = tag.kind not in NO_ANSWER and tag.probability >= LEAST and tag.probability > tag.baseline
+        worth = tag.kind not in COMPLAINTS and tag.probability >= LEAST and tag.probability > tag.baseline
         if tag.kind == "chronic" and tag.danger < GRAVE:
             sure = tag.probability >= SURE_LASTING
         else:
@@ -66,13 +58,14 @@ def parts(reading: Reading, known: Known, found: Suggestions) -> Parts:
         tag
         for tag in open_tags
         if tag.danger == DEADLY
-        and tag.kind not in NO_ANSWER
+        and tag.kind not in COMPLAINTS
         and tag.probability >= MISSED
         and tag.times >= MISSED_TIMES
         and not any(tag is other or tag.is_form_of(other) for other in likely)
         and _presented(reading, tag, SPECIFIC)
     ]
-    return Parts(tuple(tag for tag in found.tags if tag.condition in told), tuple(likely), tuple(missed[:ALERTS]))
+    stated = tuple(tag for tag in found.tags if tag.condition in told)
+    return replace(found, known=stated, likely=tuple(likely), must_not_miss=tuple(missed[:ALERTS]))
 
 
 def _presented(reading: Reading, tag: Tag, times: float) -> bool:
