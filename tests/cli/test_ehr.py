@@ -54,7 +54,7 @@ def test_a_report_of_what_would_have_been_shown_and_the_switch(tmp_path: Path) -
     found = json.loads(RUN.invoke(app, ["cards", "report", "--json", "--database", database]).stdout)
     assert (found["visits"], found["looks"]) == (1, 2)
     assert found["silent"]["conditions"] == {"fall": 1} and found["shown"]["cards"] == 0
-    assert found["thresholds"]["0.2"] == 100.0
+    assert found["thresholds"]["0.1"] >= 100.0 >= found["thresholds"]["0.2"]  # at 0.15 there is one card
     text = RUN.invoke(app, ["cards", "report", "--database", database]).stdout
     assert "100.0 per 100 visits" in text and "fell" not in text
     assert RUN.invoke(app, ["cards", "mode", "off", "--database", database]).exit_code == 0

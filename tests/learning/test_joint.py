@@ -29,12 +29,7 @@ def department(visits: int, seed: int) -> tuple[sp.csr_matrix, np.ndarray, np.nd
 def known(W: np.ndarray) -> Prior:
     weight = np.hstack([W, np.zeros((M, M))])
     return Prior(
-        np.array([weight, 0 * weight]),
-        np.zeros((M, M)),
-        np.full(M, 0.1),
-        ((),) * M,
-        NAMES,
-        np.zeros((M, N), bool),
+        np.array([weight, 0 * weight]), np.zeros((M, M)), np.full(M, 0.1), ((),) * M, NAMES, np.zeros((M, N), bool)
     )
 
 
