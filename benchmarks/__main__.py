@@ -48,6 +48,7 @@ BY_HAND = {
     "knowledge": "needs a file of records and anchors",
     "text_peers": "needs a file of notes and medspaCy",
     "suggest": "needs records to learn from and to test on",
+    "tagging": "needs a model and a file of visits",
 }
 
 

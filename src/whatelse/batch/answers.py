@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whatelse.cohort.batches import BatchReader
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.posterior import posterior
+from whatelse.noisyor.inference.posterior import Posterior, posterior
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 
@@ -45,6 +45,11 @@ def answers(tagger: Tagger, reader: BatchReader, visits: Sequence[Visit], asked:
     present, unobserved = reader.present(visits), reader.unobserved(visits)
     known = asked.confirmed, asked.rejected
     found = posterior(tagger.model_, present, unobserved, *known, tolerance=tagger.tolerance, top=0, threads=1)
+    return as_columns(tagger, visits, found)
+
+
+def as_columns(tagger: Tagger, visits: Sequence[Visit], found: Posterior) -> pa.RecordBatch:
+    """Posteriors of visits as the rows of `schema_of`."""
     columns = [pa.array([visit.id for visit in visits], pa.string())]
     columns += [pa.array(np.ascontiguousarray(column)) for column in found.marginals.T]
     columns += [pa.array(found.error_bound), pa.array(found.certified)]

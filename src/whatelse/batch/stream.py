@@ -124,6 +124,7 @@ def _start(model: str, confirmed: tuple[str, ...], rejected: tuple[str, ...]) ->
     tagger = Tagger.load(model)
     _held["tagger"], _held["asked"] = tagger, Asked.of(tagger, confirmed, rejected)
     _held["reader"] = BatchReader(tagger.vocabulary_)
+    _answer([])  # loads the compiled code, or compiles it, before workers are forked
 
 
 def _answer(visits: list[Visit]) -> pa.RecordBatch:

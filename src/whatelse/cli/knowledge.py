@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whatelse.cli.options import JSON
+from whatelse.cli.progress import say_when_compiling
 from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import ConditionError, InputError
 
@@ -44,6 +45,7 @@ def ask(
     from whatelse.visits import Known
     from whatelse.wording import in_words
 
+    say_when_compiling()
     tagger = Tagger.load(model)
     reading = tagger.read(_visit(note, age, sex))
     known = Known(tuple(_named(tagger, confirmed)), tuple(_named(tagger, rejected)))

@@ -13,7 +13,7 @@ import typer
 
 from whatelse.cli.model_tables import answer, print_answer
 from whatelse.cli.options import ENGINE, MAP, MASTER, MODEL, OPTION, SOURCE, Engine, pairs, read
-from whatelse.cli.progress import progress_bar
+from whatelse.cli.progress import progress_bar, say_when_compiling
 from whatelse.cli.spark import tag_on_spark
 from whatelse.cli.tables import print_left_out, print_note
 from whatelse.errors import InputError
@@ -65,6 +65,7 @@ def tag(
     """
     from whatelse.tagger import Tagger
 
+    say_when_compiling()
     given = confirmed, rejected
     if omop is not None or out is not None or engine == "spark":
         if visit or limit or as_json:

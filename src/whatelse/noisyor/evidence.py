@@ -133,18 +133,19 @@ class Evidence:
         """(V, m) of V visits, each given as indices or as a row of CSR (V, n). Costs O(nnz m)."""
         if self.says_nothing:
             return np.zeros((as_rows(X, self.centre.size, "X")[0].size - 1, len(self.weight)))
-        x = _matrix(X, self.centre.size)
-        total = np.asarray(x @ self.weight.T) - self._at_centre + self.bias
+        x, (weight, silence) = _matrix(X, self.centre.size), self._columns
+        total: Floats = (x @ weight.T).toarray()
+        total += self.bias - self._at_centre
         if self.hears_silence:
             heard = self._heard(np.diff(x.indptr))[:, None]
-            total = total + heard * (self.silence_base + np.asarray(x @ self.silence.T))
-        seen = np.ones(total.shape, bool)
-        if unobserved is not None:
-            hidden = _matrix(unobserved, self.centre.size)
-            total += np.asarray(hidden @ (self.weight * self.centre).T)
-            seen = hidden[:, self.anchor_columns].toarray() == 0
-        back: Floats = np.zeros(total.shape)
+            total += heard * (self.silence_base + (x @ silence.T).toarray())
+        hidden = _matrix([] if unobserved is None else unobserved, self.centre.size)
+        if unobserved is not None and self._centred:
+            average = sp.csr_array((self.centre[hidden.indices], hidden.indices, hidden.indptr), hidden.shape)
+            total += (average @ weight.T).toarray()
+        back: Floats = np.zeros(1)
         if self._excuses:
+            seen = hidden[:, self.anchor_columns].toarray() == 0 if unobserved is not None else np.ones(1, bool)
             excused = np.asarray(x @ self.excuse.T.astype(float)) > 0
             back = self._taken_back(excused & seen, x[:, self.anchor_columns].toarray() > 0)
         if not self.bends:

@@ -45,6 +45,9 @@ class Tables(NamedTuple):
     always: Bools  # (n,) l_j = 1 and a_j > 0: the finding can never be absent
     always_sum: int
     counts: Bools  # (n,) a_j > 0: the finding says something where it is absent
+    edge_start: Ints  # (n + 1,) edges of finding j: edge_start[j] to edge_start[j + 1]
+    edge_cause: Ints  # the condition of each edge: f_ij < 1
+    edge_fail: Floats  # f_ij of each edge
     coupled: bool  # whether there is any coupling
     least_leak: float  # of findings that say something where they are present
 
@@ -61,6 +64,7 @@ def tables(model: NoisyOr) -> Tables:
         log_quiet = np.log1p(-model.leak, where=model.leak < 1, out=np.zeros_like(model.leak)) * model.absence
         sure = (model.fail == 0) & used
         always = (model.leak == 1) & used
+        finding, cause = np.nonzero(model.fail.T < 1)
         found = _TABLES[model] = Tables(
             log_odds=np.log(model.prior) - np.log1p(-model.prior),
             log_none=float(np.log1p(-model.prior).sum()),
@@ -73,6 +77,9 @@ def tables(model: NoisyOr) -> Tables:
             always=always,
             always_sum=int(always.sum()),
             counts=used,
+            edge_start=np.searchsorted(finding, np.arange(model.n + 1)),
+            edge_cause=cause,
+            edge_fail=model.fail[cause, finding],
             coupled=bool(model.coupling.any()),
             least_leak=float(model.leak[model.weight > 0].min(initial=1.0)),
         )

@@ -38,7 +38,7 @@ from whatelse.types import Bools, Floats, Int8s, Ints
 UNDECIDED, ON, OFF = 0, 1, -1
 LARGE, MOST = 1e200, 300.0  # products are taken up to here, then their logarithm; log odds, at most
 LEAST_OFF = 1e-6  # below this probability of "off" a difference of expectations has lost its digits
-PATIENCE = 4.0  # marginals are looked at when the gap is this many tolerances, then each time it has fallen by as much
+PATIENCE = 2.0  # marginals are looked at when the gap is this many tolerances, then each time it has fallen by as much
 
 
 class Problem(NamedTuple):
@@ -65,8 +65,8 @@ class Node(NamedTuple):
     up: Floats  # (edges,) a: p_j(S) / p_j(S + k)
     load: Floats  # (P,) expected competition
     home: Ints  # (K,) the edge whose finding k is put with
-    all: Floats  # (3, P) products x and y over all causes of a finding, and x - y
-    own: Floats  # (3, P) over A_j
+    all: Floats  # (4, P) products x and y over all causes of a finding, x - y, and 1 / (p E[psi])
+    own: Floats  # (4, P) over A_j
 
 
 @njit(cache=True, nogil=True)
@@ -162,7 +162,7 @@ def weigh_node(decided: Int8s, problem: Problem, node: Node) -> tuple[float, flo
                 p[problem.column[e]] = with_cause(p[problem.column[e]], problem.fail[e])
     for j in range(P):
         log_weight += problem.w[j] * math.log(p[j])
-        node.load[j] = 0.0
+        node.load[j], node.all[3, j] = 0.0, 1.0 / p[j]
     log_all, product = 0.0, 1.0
     for k in range(K):
         q[k] = 0.0
@@ -171,9 +171,9 @@ def weigh_node(decided: Int8s, problem: Problem, node: Node) -> tuple[float, flo
         r = problem.odds[k]
         for e in range(problem.start[k], problem.start[k + 1]):
             j = problem.column[e]
-            times = with_cause(p[j], problem.fail[e]) / p[j]
-            node.up[e] = 1.0 / times
-            r *= times if problem.w[j] == 1.0 else times ** problem.w[j]
+            raised = with_cause(p[j], problem.fail[e])
+            node.up[e] = p[j] / raised
+            r *= _power(raised * node.all[3, j], problem.w[j])
         q[k] = r / (1.0 + r)
         product *= 1.0 + r
         if product > LARGE:
@@ -204,6 +204,8 @@ def weigh_node(decided: Int8s, problem: Problem, node: Node) -> tuple[float, flo
     for j in range(P):
         log_low += math.log(node.all[1, j] + node.all[2, j] / p[j])
         log_high += problem.w[j] * math.log(node.own[1, j] + node.own[2, j] / p[j])
+        node.all[3, j] = 1.0 / (p[j] * node.all[1, j] + node.all[2, j])
+        node.own[3, j] = 1.0 / (p[j] * node.own[1, j] + node.own[2, j])
     return log_weight, log_low, max(log_high, log_low), split
 
 
@@ -217,12 +219,21 @@ def _multiply(products: Floats, j: int, q: float, up: float, fail: float) -> Non
 
 
 @njit(cache=True, nogil=True)
-def _ratios(products: Floats, j: int, p: float, q: float, up: float, fail: float) -> tuple[float, float]:
-    """E[psi_j] with one of its causes on, and with it off, each divided by E[psi_j]; the second at least."""
+def _power(x: float, w: float) -> float:
+    """x ** w, without its cost where w is 1."""
+    return x if w == 1.0 else float(x**w)
+
+
+@njit(cache=True, nogil=True)
+def _ratios(products: Floats, j: int, p: float, q: float, up: float, fail: float, off: float) -> tuple[float, float]:
+    """E[psi_j] with one of its causes on, and with it off, each divided by E[psi_j]; the second at least.
+
+    off   1 / (1 - q); 0 where that has lost its digits
+    """
     x, y = 1.0 - q + q * up, 1.0 - q + q * up * fail
-    mean = products[1, j] + products[2, j] / p
-    on = min((products[0, j] / x - (1.0 - p) * fail * products[1, j] / y) * up / p / mean, 1.0)
-    return on, max((1.0 - q * on) / (1.0 - q), 1.0) if 1.0 - q > LEAST_OFF else 1.0
+    on = (products[0, j] * y - (1.0 - p) * fail * products[1, j] * x) * up * products[3, j] / (x * y)
+    on = min(on, 1.0)
+    return on, max((1.0 - q * on) * off, 1.0)
 
 
 @njit(cache=True, nogil=True)
@@ -238,18 +249,19 @@ def _add_bounds(decided: Int8s, low: float, high: float, problem: Problem, node:
             off[1, k] += high
             continue
         q = node.q[k]
+        spare = 1.0 / (1.0 - q) if 1.0 - q > LEAST_OFF else 0.0
         on_low, off_low, on_high, off_high = q * low, (1.0 - q) * low, q * high, (1.0 - q) * high
         for e in range(problem.start[k], problem.start[k + 1]):
             j, f, up = problem.column[e], problem.fail[e], node.up[e]
-            with_it, without = _ratios(node.all, j, node.p[j], q, up, f)
+            with_it, without = _ratios(node.all, j, node.p[j], q, up, f, spare)
             on_low *= with_it
             off_low *= without
             if e == node.home[k]:
-                with_it, without = _ratios(node.own, j, node.p[j], q, up, f)
-                on_high *= with_it ** problem.w[j]
-                if 1.0 - q <= LEAST_OFF:
-                    without = 1.0 / (node.own[1, j] + node.own[2, j] / node.p[j])
-                off_high *= without ** problem.w[j]
+                with_it, without = _ratios(node.own, j, node.p[j], q, up, f, spare)
+                on_high *= _power(with_it, problem.w[j])
+                if spare == 0.0:
+                    without = node.p[j] * node.own[3, j]
+                off_high *= _power(without, problem.w[j])
         on[0, k] += on_low
         off[0, k] += off_low
         on[1, k] += min(on_high, high - min(off_low, high))
@@ -268,7 +280,7 @@ def branch(
     K, P, top = problem.odds.size, problem.leak.size, best.size
     node = Node(
         np.empty(P), np.empty(K), np.empty(problem.column.size), np.empty(P), np.empty(K, np.int64),
-        np.empty((3, P)), np.empty((3, P)),
+        np.empty((4, P)), np.empty((4, P)),
     )  # fmt: skip
     decided = np.zeros((budget + 2, K), np.int8)
     lower, upper, split = np.empty(budget + 2), np.empty(budget + 2), np.empty(budget + 2, np.int64)

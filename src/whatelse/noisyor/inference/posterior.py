@@ -289,11 +289,14 @@ def _solve_by_branching(
         if top == 0:  # conditions that are summed out are in no explanation
             problem, kept_in, place = merge_single_causes(whole)
         K = kept_in.size
-        log_alone = 0.0  # of conditions that nothing present bears on: they are independent
+        log_alone, product = 0.0, 1.0  # of conditions that nothing present bears on: they are independent
         for q in range(M):
             odds = np.exp(min(unary[q], 300.0))
             marginals[v, free[q]] = odds / (1.0 + odds)
-            log_alone += np.log1p(odds)
+            product *= 1.0 + odds
+            if product > 1e100:
+                log_alone, product = log_alone + np.log(product), 1.0
+        log_alone += np.log(product)
         for k in range(K):
             log_alone -= np.log1p(problem.odds[k])
         chance, best, which = np.empty(K), np.full(top, -np.inf), np.zeros((top, K), np.bool_)

@@ -232,7 +232,7 @@ def reduce_visit(
                 linear[i] -= t.log_fail[j, i]
                 sure[i] -= t.sure[j, i]
 
-    chosen = np.empty(m, np.int64)
+    chosen, place = np.empty(m, np.int64), np.full(m, -1, np.int64)
     M = 0
     scale = abs(base)
     blocked = always > 0
@@ -245,7 +245,7 @@ def reduce_visit(
                     base += coupling[i, k]
             blocked |= sure[i] > 0
         elif status[i] == FREE and sure[i] == 0:
-            chosen[M] = i
+            chosen[M], place[i] = i, M
             M += 1
     free = chosen[:M]
     unary, yes = np.empty(M), np.flatnonzero(status == CONFIRMED)
@@ -259,7 +259,7 @@ def reduce_visit(
     P = 0
     for j in present:
         P += weight[j] > 0.0
-    on, w, rows = np.empty(P), np.empty(P), np.empty((M, P))
+    on, w, rows = np.empty(P), np.empty(P), np.ones((M, P))
     verdict = POSSIBLE
     c = 0
     for j in present:
@@ -269,9 +269,10 @@ def reduce_visit(
         for known in yes:
             p = p * fail[known, j] + (1.0 - fail[known, j])
         reachable = p > 0.0
-        for q in range(M):
-            rows[q, c] = fail[free[q], j]
-            reachable |= rows[q, c] < 1.0
+        for e in range(t.edge_start[j], t.edge_start[j + 1]):
+            if place[t.edge_cause[e]] >= 0:
+                rows[place[t.edge_cause[e]], c] = t.edge_fail[e]
+                reachable = True
         if not reachable and verdict == POSSIBLE:
             verdict = j
         on[c] = max(p, TINY_LEAK)
