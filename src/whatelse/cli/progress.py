@@ -38,20 +38,11 @@ def progress_bar() -> Iterator[Report]:
 def say_when_compiling() -> None:
     """Say on stderr, once, if code is compiled: at the first use after an install. Nothing if all of it is cached."""
     import typer
-    from numba.core import event
 
-    class Said(event.Listener):  # type: ignore[misc]
-        said = False
+    from whatelse.noisyor.compiling import when_compiling
 
-        def on_start(self, event: object) -> None:
-            if not self.said:
-                typer.echo("compiling for this machine, once after an install: takes about 20 seconds", err=True)
-            self.said = True
-
-        def on_end(self, event: object) -> None:
-            pass
-
-    event.register("numba:compile", Said())
+    said = "compiling for this machine, once after an install: takes about 20 seconds"
+    when_compiling(lambda: typer.echo(said, err=True))
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
