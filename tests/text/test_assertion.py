@@ -137,10 +137,10 @@ HYPOTHETICAL = [
 ]
 OTHER = [
     ("mother has diabetes, pt has fever", ["diabetes"]),
-    ("father died of MI at 45", ["of", "mi", "at", "##"]),
+    ("father died of MI at 45", ["father", "died", "of", "mi", "at", "##"]),
     ("family history of colon cancer", ["colon", "cancer"]),
     ("FH: mother DM\nSH: smokes", ["mother", "dm"]),
-    ("roommate sick with flu", ["with", "flu"]),
+    ("roommate sick with flu", ["flu"]),
     ("brother with similar rash", ["similar", "rash"]),
     ("wife states he vomited", []),
     ("mom reports fever", []),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whatelse.text import NoteReader, load_lexicon
+from whatelse.text import NoteReader, load_lexicon, tokenize
 from whatelse.text.lexicon import load_shorthand
 
 READER = NoteReader(load_lexicon())
@@ -81,6 +81,36 @@ def test_negative_for_after_a_complaint_denies_what_follows(text: str, present: 
     assert [name for name in [*present, *(f"neg:{name}" for name in denied)] if name not in found] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "family", "patient"),
+    [
+        ("husband fell at home also", ["fall"], []),
+        ("wife collapsed, pt c/o chest pain", ["collapse"], ["chest_pain"]),
+        ("mother has strep, child w/ sore throat", ["strep_pharyngitis"], ["sore_throat"]),
+        ("coworker sick with flu. c/o body aches", ["influenza"], ["myalgia"]),
+        ("roommate with covid, now has fever", ["covid_19"], ["fever"]),
+        ("brother diagnosed with mono, sore throat x 2 days", ["infectious_mononucleosis"], ["sore_throat"]),
+        ("sister vomiting, she has abd pain", ["vomiting"], ["abdominal_pain"]),
+        ("grandson has rsv. wheezing", ["bronchiolitis"], ["wheezing"]),
+        ("mother has asthma and baby is wheezing", ["asthma"], ["wheezing"]),
+        ("mother noticed rash on arm", [], ["arm_rash"]),
+        ("brought by father for hand pain", [], ["hand_pain"]),
+        ("10 mom with fever", [], ["fever"]),
+        ("mom fell while carrying infant, hit head", [], ["fall", "head_strike"]),
+    ],
+)
+def test_who_has_it(text: str, family: list[str], patient: list[str]) -> None:
+    found = findings(text)
+    assert [name for name in found if name.startswith("family:")] == [f"family:{name}" for name in family]
+    assert [name for name in patient if name not in found] == []
+
+
+def test_a_cue_that_holds_a_term_is_read_alike_with_and_without_a_lexicon() -> None:
+    text = "no dizziness, hitting head on a pole"
+    assert findings(text)[:2] == ["neg:dizziness", "head_strike"]
+    assert {t.text: t.assertion for t in tokenize(text)}["hitting"] == "present"
+
+
 def test_plus_before_a_word_ends_a_denial() -> None:
     assert "loss_of_consciousness" in findings("no helmet, +LOC")
 
@@ -146,7 +176,21 @@ def test_mended_misreadings(text: str, expected: list[str]) -> None:
     ("text", "expected"),
     [
         ("sober 5 yrs", {"sobriety"}),
-        ("r/o MI, cp radiating to L arm", {"possible:myocardial_infarction", "chest_pain"}),
+        ("r/o MI, cp radiating to L arm", {"possible:myocardial_infarction", "chest_pain", "radiation_to_arm"}),
+        ("65yo M CP radiating to L arm, diaphoretic", {"chest_pain", "radiation_to_arm", "diaphoresis"}),
+        ("pulses are weak", {"diminished_pulse"}),
+        ("weak pulse, cry was weak", {"diminished_pulse", "weak_cry"}),
+        ("tingling in rt hand", {"hand_tingling"}),
+        ("fell on outstretched L hand", {"fall_on_outstretched_hand"}),
+        ("d/c'd home w/ f/u", set()),
+        ("cut rt thigh on fence", {"thigh_laceration", "door_wall_or_fence"}),
+        ("csf grew haemophilus influenzae", set()),
+        ("denies fever, cp, cough", {"neg:fever", "neg:chest_pain", "neg:cough"}),
+        ("no m/r/g, afebrile, cervical lad", {"neg:heart_murmur", "neg:fever", "cervical_lymphadenopathy"}),
+        ("abd nontender, neck supple", {"neg:abdominal_tenderness", "neg:neck_stiffness"}),
+        ("swelling gone, itching", {"hx:swelling", "itching"}),
+        ("temp fell to 99", set()),
+        ("was not given tylenol after injection", {"neg:acetaminophen", "injection"}),
         ("r/o dvt, calf pain", {"possible:deep_vein_thrombosis", "calf_pain"}),
         ("doubt PE", {"possible:pulmonary_embolism"}),
         ("denies n/v", {"neg:nausea_and_vomiting", "neg:nausea", "neg:vomiting"}),

@@ -28,11 +28,10 @@ SECTIONS = len(ASSERTIONS)  # the table of section headings; table k below it ho
 PRIORITY = (POSSIBLE, HISTORICAL, PRESENT, OTHER, NEGATED, HYPOTHETICAL)  # later ones overwrite earlier ones
 
 # What a cue phrase does, as bits. See `rules.py`.
-_KINDS = "before next_word prefix after answer pseudo stop near suffix before_if confirm alone clause close turn"
+_KINDS = "before next_word prefix after answer pseudo stop near suffix before_if confirm alone clause close turn itself"
 KINDS = {name: 1 << bit for bit, name in enumerate(_KINDS.split())}
-BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, NEAR, SUFFIX, BEFORE_IF, CONFIRM, ALONE, CLAUSE, CLOSE, TURN = (
-    KINDS.values()
-)
+BEFORE, NEXT_WORD, PREFIX, AFTER, ANSWER, PSEUDO, STOP, NEAR = list(KINDS.values())[:8]
+SUFFIX, BEFORE_IF, CONFIRM, ALONE, CLAUSE, CLOSE, TURN, ITSELF = list(KINDS.values())[8:]
 END_SECTION = 1 << len(ASSERTIONS)  # in the table of sections; a heading is 1 << its assertion
 JOINS = 1 << 16  # in CueTables.uses
 NO_LIMIT = 1 << 30
@@ -61,10 +60,11 @@ class CueTables(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def assert_pieces(cue, kind, glued, known, count, tables, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
+def assert_pieces(cue, plain, kind, glued, known, count, tables, assertion, cue_first, cue_last):  # type: ignore[no-untyped-def]
     """Assertion of the first `count` pieces of one note, blanks left out, into the last three arrays. O(count).
 
-    cue        (P,) cue word of each piece, -1 where a piece is none
+    cue        (P,) cue word of each piece, -1 where a piece is none or stands inside a term of the lexicon
+    plain      (P,) cue word of each piece, also inside terms: a cue may hold a whole term
     kind       (P,) WORD or SIGN
     glued      (P,) bool: no blank stands between the piece and the piece before
     known      (P,) bits IN_TERM, AT_COMPLAINT and AT_TURN; zeros without a lexicon
@@ -91,7 +91,8 @@ def assert_pieces(cue, kind, glued, known, count, tables, assertion, cue_first, 
         cues, word_at = cues[:found], word_at[:words]
         _sections(cue, cues, count, tables, path, assertion, cue_first, cue_last)
         for code in PRIORITY:
-            _scopes(code, cue, kind, glued, known, cues, word_at, rank, tables, path, assertion, cue_first, cue_last)
+            said = assertion, cue_first, cue_last
+            _scopes(code, cue, plain, kind, glued, known, cues, word_at, rank, tables, path, *said)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -191,7 +192,7 @@ def _list_goes_on(i, code, cue, count, tables):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _scopes(  # type: ignore[no-untyped-def]
-    code, cue, kind, glued, known, cues, word_at, rank, tables, path, assertion, cue_first, cue_last
+    code, cue, plain, kind, glued, known, cues, word_at, rank, tables, path, assertion, cue_first, cue_last
 ):
     """Mark the scopes of one class.
 
@@ -229,13 +230,15 @@ def _scopes(  # type: ignore[no-untyped-def]
             continue
         does = 0
         done = i + 1
-        for p in range(_find(code, cue, i, count, tables, path) - 1, -1, -1):
+        for p in range(_find(code, plain, i, count, tables, path) - 1, -1, -1):
+            if cue[path[p, 0] - 1] < 0:  # ends inside a term
+                continue
             does = _resolve(path[p, 1], i, path[p, 0], code, cue, kind, glued, count, tables)
             if does:
                 done = path[p, 0]
                 break
-        if known[i] & IN_TERM or known[done - 1] & IN_TERM:
-            does &= STOP | CONFIRM
+        if (known[i] & IN_TERM and done == i + 1) or known[done - 1] & IN_TERM:
+            does &= STOP | CONFIRM | ITSELF
         if does & TURN and does & NEAR and known[i] & AT_COMPLAINT:  # "s/p wrist fracture" is why the patient came
             does = 0
         closes = does & CLOSE != 0 and begin > bracket >= 0
@@ -252,7 +255,7 @@ def _scopes(  # type: ignore[no-untyped-def]
             forward, clause, begin, first, last = True, outer_clause, done, outer_first, outer_last
         if does & CLOSE:
             bracket = -1
-        if does & ALONE:
+        if does & (ALONE | ITSELF):
             _mark(i, done, code, -1, -1, assertion, cue_first, cue_last)
         if does & AFTER and not does & (BEFORE | CLAUSE):
             k = max(back, word_at[rank[i] - reach - 1] + 1) if rank[i] > reach else back

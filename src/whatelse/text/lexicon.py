@@ -294,7 +294,7 @@ def compose(site: Entry, head: Entry) -> str:
 
 
 def cut_term(term: str) -> Words:
-    """A term as the words and signs of a note; numbers keep their digits. Signs at its ends other than "+" are dropped.
+    """A term as the words and signs of a note; numbers keep their digits. Signs at its ends go, not "+" and "@".
 
     >>> cut_term("type-2 Diabetes")
     ('type', '2', 'diabetes')
@@ -306,7 +306,7 @@ def cut_term(term: str) -> Words:
         if kind == WORD and "#" in word:
             word = piece[offset : offset + length]
         if kind in (WORD, SIGN):
-            found.append((word, kind == WORD or word == "+"))
+            found.append((word, kind == WORD or word in ("+", "@")))
     while found and not found[-1][1]:
         found.pop()
     while found and not found[0][1]:

@@ -3,7 +3,8 @@
 1. The longest phrase of the lexicon at each piece; of two that overlap the longer one stays. Articles inside a phrase
    are passed over. Shorthand with several meanings is told by its neighbours.
 2. Assertion of every piece (`assertion.py`). A cue inside a phrase of the lexicon is no cue ("unable to walk"), but a
-   stop at its beginning is a stop. Kinds of concepts tell where a history ends ("hx lung ca, facial swelling").
+   stop at its beginning is a stop, and a cue may hold a whole phrase (", hitting head on"). Kinds of concepts tell
+   where a history ends ("hx lung ca, facial swelling").
 3. Composition: a head ("fracture") and a body site ("radius") with only sides, degrees, articles and linking words
    between them are one mention; "pain and swelling to ankle" is two.
 4. Anchors: where the concept they name or a kind of it is mentioned; an anchor that names no concept, where its words
@@ -84,7 +85,8 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
     for v in range(ends.size - 1):
         widest = max(widest, ends[v + 1] - ends[v])
     text, kind, term = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest, np.int64)
-    start, end, cue = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest, np.int64)
+    start, end = np.empty(widest, np.int64), np.empty(widest, np.int64)
+    cue, plain = np.empty(widest, np.int64), np.empty(widest, np.int64)
     glued, assertion = np.empty(widest, np.bool_), np.empty(widest, np.int8)
     cue_first, cue_last = np.empty(widest, np.int32), np.empty(widest, np.int32)
     longest, value, covered = np.empty(widest, np.int32), np.empty(widest, np.int32), np.empty(widest, np.bool_)
@@ -107,7 +109,7 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
                 count += 1
             at += row[4]
         covered[:count], taken[:count], soft[:count], drug[:count] = False, False, False, False
-        unit_at[:count], known[:count] = -1, 0
+        unit_at[:count], known[:count], plain[:count] = -1, 0, cue[:count]
         units = many = 0
         if tables.unit.size:
             units = find_units(count, words, term, kind, tables, longest, value, first_of, last_of, what, denies)
@@ -125,7 +127,7 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
                 if unit == IS_DRUG:
                     drug[first_of[u] : last_of[u] + 1] = True
         _mark_turns(many, order, first_of, last_of, what, tables, known)
-        assert_pieces(cue, kind, glued, known, count, cues, assertion, cue_first, cue_last)
+        assert_pieces(cue, plain, kind, glued, known, count, cues, assertion, cue_first, cue_last)
         for u in range(units):
             if denies[u] and assertion[first_of[u]] in (PRESENT, NEGATED):
                 assertion[first_of[u]] = NEGATED if assertion[first_of[u]] == PRESENT else PRESENT

@@ -16,6 +16,7 @@ A rules file has these lists of phrases for negation (any may be left out):
                 follows
     alone       a sentence that is nothing but the phrase               hypertension   (an entry of a problem list;
                 has the assertion                                       used by `historical`)
+    itself      its own words have the assertion                       husband fell   (used by `other`)
     pseudo      looks like one of the above and does nothing           no change, gram negative
     stop        ends a scope, in both directions                       but, ".", "newline"
     close       a stop for a scope that began in the same brackets     ")"   ("fever (not measured), cough")
