@@ -156,7 +156,7 @@ NO_VALUES = [
     *["fever, given 100 mg", "fever and 101 lesions", "fever, walked to 100 yards"],
     *["ceftriaxone 1g", "tylenol 650", "tylenol 650 mg", "potassium 20 meq", "insulin 10 units", "glucose 50 ml"],
     *["seen on 10/12/93", "call 555-123-4567", "8/10/95", "on 8/10 fell", "at 12:30", "24/7", "2/2 fall", "1 of 2"],
-    *["a&ox3", "2+ edema", "pulses 2+", "cn 2-12 intact", "ef 35%", "g2p1", "30 lb wt loss", "t4 lesion", "c5 fx"],
+    *["a&ox3", "2+ edema", "pulses 2+", "cn 2-12 intact", "g2p1", "30 lb wt loss", "t4 lesion", "c5 fx"],
     *["room 12", "5 episodes of emesis", "vomiting x6", "3 cm lac", "25 mph", "fell 20 feet", "hit by 200 lb man"],
     *[
         "q 4 hr",
@@ -363,7 +363,7 @@ def test_concepts_are_those_of_the_knowledge_contract() -> None:
     elevated_d_dimer elevated_bnp positive_pregnancy_test acidosis elevated_crp elevated_transaminases
         hypercalcemia_value hypocalcemia_value hypomagnesemia_value hypermagnesemia_value hyperphosphatemia_value
         hypophosphatemia_value elevated_uric_acid high_tsh low_tsh elevated_esr macrocytosis microcytosis elevated_ck
-        neutropenia elevated_ammonia elevated_a1c"""
+        neutropenia elevated_ammonia elevated_a1c elevated_bun elevated_alcohol_level low_ejection_fraction"""
     found = {c for m in load_measures().measures.values() for c, _ in (*m.rises, *m.falls)}
     assert found == set(expected.split())
 

@@ -111,6 +111,28 @@ def test_a_cue_that_holds_a_term_is_read_alike_with_and_without_a_lexicon() -> N
     assert {t.text: t.assertion for t in tokenize(text)}["hitting"] == "present"
 
 
+@pytest.mark.parametrize(
+    ("text", "present"),
+    [
+        ("PMH: htn, dm. T 101.5 HR 130 BP 80/40", ["fever", "tachycardia", "hypotension"]),
+        ("hx HTN, CAD s/p stent, ef 35%, obesity", ["low_ejection_fraction"]),
+        ("hypotensive to 80/40, hypoxic to 85% on ra", ["hypotension", "hypoxia"]),
+        ("BP 150/90, P 88; standing 80/50, P 120", ["hypotension", "tachycardia"]),
+        ("BP 110/70 -> 75/40", ["hypotension"]),
+        ("fever 101 rising to 104 w/rash", ["fever"]),
+        ("found down, gcs 3t, etoh 320", ["reduced_gcs", "elevated_alcohol_level"]),
+        ("BAC .21", ["elevated_alcohol_level"]),
+    ],
+)
+def test_values_count_wherever_they_stand(text: str, present: list[str]) -> None:
+    found = findings(text)
+    assert [name for name in present if name not in found] == []
+
+
+def test_a_pair_of_numbers_alone_is_no_blood_pressure() -> None:
+    assert READER.note("vision 20/200, on combivir 150/90, seen 10/12").numbers.measurements == ()
+
+
 def test_plus_before_a_word_ends_a_denial() -> None:
     assert "loss_of_consciousness" in findings("no helmet, +LOC")
 

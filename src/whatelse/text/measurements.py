@@ -77,7 +77,7 @@ _LINK = rf"(?:\s*(?:[:=~()<>@°-]|at\s+\d{{1,2}}(?::?\d\d)?\s?[ap]m|(?:{'|'.join
 _UNITS = (
     r"%|percent|°\s?[fc]?(?![a-z/])|deg(?:rees?)?\.?\s?(?:fahrenheit|celsius|[fc](?![a-z/]))?|[fc](?![a-z/])|fahrenheit|celsius"
     r"|kgs?(?![a-z])|kilos?|lbs?(?![a-z])|pounds?|k(?![a-z])|mg/dl|mmol/l|mmol|meq/l|g/dl|g/l|ng/ml|ng/l|pg/ml|ug/ml|mcg/ml"
-    r"|mg/l|umol/l|µmol/l|iu/l|u/l|miu/ml|/ul|bpm|mm\s?hg|/min|out of (?:10|ten)"
+    r"|mg/l|umol/l|µmol/l|iu/l|u/l|miu/ml|/ul|bpm|mm\s?hg|/min|(?<=\d)t(?![a-z\d])|out of (?:10|ten)"
 )
 # a dose, a length of time or a count: the number before it is no measurement
 _NO_VALUE = (
@@ -86,7 +86,7 @@ _NO_VALUE = (
     r"|secs?|seconds?|mins?|minutes?|hrs?(?!\s?[:=]?\s?\d)|hours?|d|days?|w|wks?|weeks?|mos?|months?|mons?|y|yrs?|years?|yo)(?![a-z/])"
     r"|[/:]\s?\d|-\s?\d(?!\d*\s?(?:hrs?|days?|mins?|[a-z]{3}))|\.\d|,\d|(?<!\d\d)\+(?!\s*\d)|1/2|[\"”]"
 )
-_ROUTE = r"(?P<route>\s?(?:ax|axillary|po|orally|oral|rectally|rectal|r|tympanic|tm)(?![a-z]|\s?\d))?"
+_ROUTE = r"(?P<route>\s?(?:ax|(?<=\d)a|axillary|po|orally|oral|rectally|rectal|r|tympanic|tm)(?![a-z]|\s?\d))?"
 _NUMBER = r"(?P<a>\d{1,3}(?:,\d{3})++(?!\d)|\d++(?:[.,]\d++)?+|\.\d++)(?:'?s(?![a-z]))?+"
 _SECOND = (
     r"(?:\s?(?P<sep>/|-|–|to(?=\s)|over(?=\s))\s?"
@@ -102,11 +102,14 @@ _BY_FORM = re.compile(
 # degrees Fahrenheit somewhere behind a word for temperature: "fever all day, up to 103.7", "inc to 105 R"
 _DEGREES = re.compile(r"(?:9[5-9]|10[0-8])\.\d|(?:99|10[0-7])")
 _TEMPERATURE_WORD = re.compile(r"\b(?:fevers?|temps?|temperature|febrile|tmax|t\s?\d)")
-_TO = re.compile(r"(?:\b(?:to|was|of|reached|hit|over|as)|>)\s*$")
-_TAKEN = re.compile(r"\s?(?:r|po|ax|rectal|rectally|orally|axillary)(?![a-z])")  # how a temperature was taken
+_TO = re.compile(r"(?:\b(?:to|was|of|reached|hit|over|as|ranged|ranging|between|later)|>)\s*$")
+_TAKEN = re.compile(r"\s?(?:r|po|ax|(?<=\d)a|rectal|rectally|orally|axillary)(?![a-z])")  # how a temperature was taken
 _END_OF_DEGREES = re.compile(
-    r"(?:\s*(?:$|[;,.)&\n-](?!\d)|-(?:9[5-9]|10\d)|(?:r|po|ax|f|for|x|on|by|with|w/|and|last|this|at|today|yesterday|orally|rectal)(?![a-z])))"
+    r"(?:\s*(?:$|[;,.)&\n-](?!\d)|-(?:9[5-9]|10\d)|\d{1,2}(?:[a-z]{3}|/\d)|w/|(?:r|po|ax?|f|for|x|on|by|with|and|until|last|this|at|today|yesterday|orally|rectal)(?![a-z])))"
 )
+_DATED = re.compile(r"\s\d{1,2}[a-z]{3}(?![a-z])")
+# a blood pressure without a name, where the note has others or the pulse follows: "sitting 150/90, P 88"
+_PRESSURE = re.compile(r"(?:\s?mm\s?hg|[\s,;&]*(?:p|hr|pulse)[\s:=]?\d)")
 _ON_DATE = re.compile(r"\b(?:on|since|from|until|dated)\s*$")
 _SENTENCE = re.compile(r"[;\n]|\.(?!\d)")
 # a row of vital signs without names
@@ -118,6 +121,7 @@ _PLAIN_UNIT = {"percent": "%", "fahrenheit": "f", "celsius": "c", "µmol/l": "um
 _SAME_UNIT = frozenset(
     ["", "%", "bpm", "/min", "mmhg", "meq/l", "iu/l", "u/l", "miu/ml", "mg/dl", "ng/ml", "pg/ml", "mmol/l"]
 )
+ARROWS = ("->", "-->", "→", "=>")  # between a value and a later one
 COLDEST = 92  # degrees Fahrenheit of a temperature without a name before it
 REMEMBERED = 1 << 16  # values as written that are kept
 _DIGIT = re.compile(r"\d")
@@ -163,10 +167,11 @@ class Measures:
         if "near" in row:
             words = re.compile(rf"\b(?:{'|'.join(map(re.escape, row['near']))})\b")
             self.near.update(dict.fromkeys(measure.of, (measure, words)))
-        if "further" in row:
-            between, percent = "|".join(map(re.escape, row["further"])), "" if measure.unit == "%" else "|\\s?%"
-            value = rf"\s*(?:{between})\s*{_NUMBER}(?![a-z/:]{percent})(?=(?P<no>{_NO_VALUE})?)"
-            self.further[name] = re.compile(value)
+        between, percent = "|".join(map(re.escape, row.get("further", ARROWS))), "" if measure.unit == "%" else "|\\s?%"
+        second = _SECOND if measure.pair else "(?P<sep>)(?P<b>)"
+        self.further[name] = re.compile(
+            rf"\s*(?:{between})\s*{_NUMBER}{second}(?![a-z/:]{percent})(?=(?P<no>{_NO_VALUE})?)"
+        )
         return names
 
     # ---- notes
@@ -191,12 +196,12 @@ class Measures:
             if values:
                 kind = weak if short else sure
                 kind += [Measurement(m.name, v, m.unit, start, match.end()) for m, v in values]
-                kind += self._further(low, match["name"], values[0][0], match.end(), taken)
+                kind += self._further(low, match["name"], match.end(), taken)
             elif short:
                 taken.discard(match.start("a"))
             else:
                 impossible += 1
-        sure += self._by_form(low, taken)
+        sure += self._by_form(low, taken, any(m.name == "systolic_bp" for m in sure))
         if weak:
             sure += _believed(weak, sure)
         ages, durations = read_times(low, taken)
@@ -234,20 +239,24 @@ class Measures:
         possible = tuple((m, v) for m, v in values if v is not None)
         return (possible if len(possible) == len(values) else ()), short
 
-    def _further(self, low: str, name: str, measure: Measure, end: int, taken: set[int]) -> list[Measurement]:
-        """Values of the same measure that follow a value: "sat 88 -> 95", "t102 & 104"."""
+    def _further(self, low: str, name: str, end: int, taken: set[int]) -> list[Measurement]:
+        """Values of the same measure that follow a value: "sat 88 -> 95", "bp 85/50 -> 110/70", "t102 & 104"."""
         found: list[Measurement] = []
-        while (form := self.further.get(measure.name)) and (match := form.match(low, end)):
-            parsed = self._parsed(name, match["a"], None, None, None, None, match["no"])
+        form = self.further[self.names[re.sub(r"\s", "", name)][0].name]
+        while match := form.match(low, end):
+            parsed = self._parsed(name, match["a"], match["sep"] or None, match["b"] or None, None, None, match["no"])
             if not parsed or not parsed[0]:
                 break
-            found.append(Measurement(measure.name, parsed[0][0][1], measure.unit, match.start("a"), match.end()))
-            taken.add(match.start("a"))
+            found += [Measurement(m.name, v, m.unit, match.start("a"), match.end()) for m, v in parsed[0]]
+            taken.update((match.start("a"), match.start("b")))
             end = match.end()
         return found
 
-    def _by_form(self, low: str, taken: set[int]) -> list[Measurement]:
-        """Numbers that are measurements by their form: "92% on RA", "101.5 F", "102 fever", "8/10" beside "pain"."""
+    def _by_form(self, low: str, taken: set[int], pressures: bool) -> list[Measurement]:
+        """Numbers that are measurements by their form: "92% on RA", "101.5 F", "102 fever", "8/10" beside "pain".
+
+        pressures: whether the note has a blood pressure with its name
+        """
         found: list[Measurement] = []
         if not taken and "%" in low and (row := _ROW.search(low)):
             found += self._row(row, taken)
@@ -261,6 +270,12 @@ class Measures:
                 continue
             value = _float(match["a"])
             if match["of"]:
+                low_end = float(match["of"])
+                if 70 <= value <= 260 and 35 <= low_end <= min(150, value - 10):
+                    if pressures or _PRESSURE.match(low, match.end()):
+                        found += self._plainly("systolic_bp", value, "", match)
+                        found += self._plainly("diastolic_bp", low_end, "", match)
+                    continue
                 measure, words = self.near.get(float(match["of"]), (None, None))
                 if measure is None or words is None or not measure.possible[0] <= value <= measure.possible[1]:
                     continue
@@ -287,6 +302,7 @@ class Measures:
         if not _END_OF_DEGREES.match(low, end):
             return False
         introduced = "." in match["a"] or _TAKEN.match(low, end) or _TO.search(low, max(0, start - 10), start)
+        introduced = introduced or _DATED.match(low, end)
         if not introduced:
             return False
         return _TEMPERATURE_WORD.search(_SENTENCE.split(low[max(0, start - 60) : start])[-1]) is not None

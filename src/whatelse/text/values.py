@@ -1,8 +1,9 @@
 """Values in notes: adds the numbers that `measurements.py` reads to the mentions that the compiled pass found.
 
 A value that is asserted as present is a mention of the concepts that it means ("temp 39.5": fever) or denies ("temp
-36.8": no fever). The anchors of a concept that it means fire. A list of denials reaches neither a value ("no LOC, BP
-85/50") nor the word that the value belongs to ("no rash, fever 104"); a direct denial does ("denies temp > 101"). The
+36.8": no fever). The anchors of a concept that it means fire. A list of denials or of old diseases reaches neither a
+value ("no LOC, BP 85/50"; "PMH: htn. T 101") nor the word that the value belongs to ("no rash, fever 104"); a direct
+denial does ("denies temp > 101"). The
 name of a value is no drug ("bicarb 8"). Words of values, ages and durations are covered: they are no findings. A
 mention that ends inside a value that denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and
 fires no anchor.
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from whatelse.text.assertion import NEGATED, POSSIBLE, PRESENT
+from whatelse.text.assertion import HISTORICAL, NEGATED, POSSIBLE, PRESENT
 from whatelse.text.function_words import says_nothing
 from whatelse.text.lexicon import Lexicon
 from whatelse.text.matcher import (
@@ -76,11 +77,13 @@ class ValueReader:
         assertion, cue_end = np.full(len(spans), PRESENT, np.int64), np.zeros(len(spans), np.int64)
         _cover(items, spans, assertion, cue_end, *denied, anchor_concepts, self.tables)
         said: dict[tuple[int, int, int], int] = {}
-        reached: list[tuple[int, int, int]] = []  # places that a list of denials runs over
+        reached: list[tuple[int, int, int]] = []  # places that a list of denials or old diseases runs over
+        measured = {(n, m.start, m.end) for n, numbers in found for m in numbers.measurements}
         for (n, a, b), code, cue in zip(spans.tolist(), assertion.tolist(), cue_end.tolist(), strict=True):
             direct = all(map(says_nothing, DIRECT.findall(notes[n][cue:a].lower())))
-            said[n, a, b] = code if direct or code not in (NEGATED, POSSIBLE) else PRESENT
-            if code == NEGATED and not direct:
+            runs_over = not direct and (code in (NEGATED, POSSIBLE) or (code == HISTORICAL and (n, a, b) in measured))
+            said[n, a, b] = PRESENT if runs_over else code
+            if runs_over and code != POSSIBLE:
                 reached.append((n, a, b))
         if reached:
             _affirm(items, np.array(reached, np.int64))
@@ -133,9 +136,9 @@ def _age(note: int, numbers: Numbers, ages: Sequence[float | None] | None) -> fl
 
 
 def _affirm(items: Ints, places: Ints) -> None:
-    """Take the mentions inside places (P, 3), sorted, out of the lists of denials that run over them. O(K log P)."""
-    denied = (items[:, TYPE] == MENTION) & (items[:, ASSERTION] == NEGATED) & (items[:, CUE_END] >= 0)
-    rows = np.flatnonzero(denied)
+    """Take the mentions inside places (P, 3), sorted, out of the lists that run over them. O(K log P)."""
+    listed = (items[:, ASSERTION] == NEGATED) | (items[:, ASSERTION] == HISTORICAL)
+    rows = np.flatnonzero((items[:, TYPE] == MENTION) & listed & (items[:, CUE_END] >= 0))
     begins = (places[:, 0] << 32) + places[:, 1]
     at = np.searchsorted(begins, (items[rows, NOTE] << 32) + items[rows, START], "right") - 1
     rows, place = rows[at >= 0], places[at[at >= 0]]
