@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from whatelse.annotators.votes import Votes
     from whatelse.cohort import Cohort
 
+MOST_NAMED = 12
 FEW_DOUBTS = 4  # doubts about single conditions that are printed one by one
 MOST_MOVED = 8  # findings that are printed
 
@@ -128,7 +129,10 @@ def _print_doubts(found: list[Doubt], cohort: Path) -> None:
         if len(single) <= FEW_DOUBTS or not doubt.condition:
             print_note(str(doubt))
     if len(single) > FEW_DOUBTS:
-        names = ", ".join(dict.fromkeys(str(doubt.condition) for doubt in single))
+        doubtful = list(dict.fromkeys(str(doubt.condition) for doubt in single))
+        names = ", ".join(doubtful[:MOST_NAMED])
+        if len(doubtful) > MOST_NAMED:
+            names += f" and {len(doubtful) - MOST_NAMED} more"
         print_note(f"expect little of {names}: 'whatelse anchors check {shlex.quote(str(cohort))}' says why")
 
 
