@@ -1,8 +1,8 @@
-"""Write the parts of docs/knowledge.md that the shipped model answers: ten notes, and five entries as shown.
+"""Write docs/answers.md, what `whatelse ask` says to ten notes, and the five entries of docs/knowledge.md.
 
     python scripts/knowledge_page.py
 
-The text between the two marks is replaced. Run it after a change of the knowledge base.
+In docs/knowledge.md the text between the two marks is replaced. Run it after a change of the knowledge base.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from typer.testing import CliRunner
 
 from whatelse.cli import app
 from whatelse.io.files import write_whole
-from whatelse.tagger import Tagger
-from whatelse.visits import Visit
 
 PAGE = Path(__file__).parents[1] / "docs" / "knowledge.md"
+ANSWERS = PAGE.with_name("answers.md")
+HEAD = """# Ten notes, answered
+
+What the shipped model says to ten notes of emergency visits, nothing learned; written by `scripts/knowledge_page.py`.
+The [model card](model-card.md) says what the probabilities are worth.
+"""
 BEGIN, END = "<!-- scripts/knowledge_page.py begins -->", "<!-- scripts/knowledge_page.py ends -->"
 NOTES = (
     (72, "M", "72M on coumadin fell from standing, hit head, now headache and vomiting, confused, GCS 14"),
@@ -34,18 +38,20 @@ NOTES = (
 ENTRIES = ("ectopic_pregnancy", "pulmonary_embolism", "appendicitis", "croup", "wrist_fracture")
 
 
-def ten_notes() -> list[str]:
-    """A table: each note, the first three conditions, what must not be missed, the first three questions."""
-    tagger = Tagger.load("emergency")
-    lines = ["| note | first candidates | must not be missed | asks |", "|---|---|---|---|"]
+def answers() -> str:
+    """What `whatelse ask NOTE` prints, note by note."""
+    shown = []
     for age, sex, note in NOTES:
-        reading = tagger.read(Visit("note", age=age, sex=sex, triage_note=note))
-        found = reading.suggest()
-        likely = "; ".join(f"{tag.title} {tag.probability:.0%}" for tag in found.candidates[:3])
-        alerts = "; ".join(f"{tag.title} {tag.probability:.0%}" for tag in found.must_not_miss) or "-"
-        asks = "; ".join(f"{tagger.titles_[q.finding]}?" for q in reading.ask()[:3])
-        lines.append(f"| {note} | {likely} | {alerts} | {asks} |")
-    return lines
+        words = ["ask", note, "--age", str(age), "--sex", sex]
+        said = CliRunner(env={"COLUMNS": "120"}).invoke(app, words).output
+        shown += [
+            "```text",
+            f'$ whatelse ask "{note}" --age {age} --sex {sex}',
+            *map(str.rstrip, said.splitlines()),
+            "```",
+            "",
+        ]
+    return "\n".join([HEAD, *shown])
 
 
 def entries() -> list[str]:
@@ -64,12 +70,8 @@ def main() -> None:
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    said = (
-        "The first three candidates with probability, what must not be missed, and questions, as `whatelse ask NOTE` "
-        "has them."
-    )
-    parts = ["", "## Ten notes", said, "", *ten_notes(), "", "## Five entries", *entries()]
-    write_whole(PAGE, (before + BEGIN + "\n".join(parts) + END + after).encode())
+    write_whole(PAGE, (before + BEGIN + "\n".join(["", "## Five entries", *entries()]) + END + after).encode())
+    write_whole(ANSWERS, answers().encode())
 
 
 if __name__ == "__main__":

@@ -41,16 +41,15 @@ def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestion
     told = {tag.condition for tag in found.tags if tag.stated or (tag.probability >= least and _named(reading, tag))}
     implied = {up for name in (*told, *known.confirmed) for up in _wider(reading, name)}
     open_tags = [tag for tag in found.tags if tag.condition not in told and tag.condition not in implied]
-    names = {tag.condition for tag in open_tags}
     likely: list[Tag] = []
-    for tag in found.candidates:
+    for tag in replace(found, tags=tuple(open_tags)).candidates:  # a form of what is known is news
         profile = profiles.get(tag.condition)
         worth = tag.kind not in COMPLAINTS and tag.probability >= LEAST and tag.probability > tag.baseline
         if tag.kind == "chronic" and tag.danger < GRAVE:
             sure = tag.probability >= SURE_LASTING
         else:
             sure = profile is None or tag.probability >= SURE or _presented(reading, tag, RATHER_SPECIFIC)
-        if tag.condition in names and worth and sure:
+        if worth and sure:
             likely.append(tag)
     likely.sort(key=lambda tag: tag.kind == "chronic")  # what is new comes before what the patient lives with
     likely = sorted(likely[:MOST_LIKELY], key=lambda tag: -tag.probability)

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from whatelse.cli import app
 from whatelse.errors import ConditionError, InputError
 from whatelse.knowledge import age_band, base, load_knowledge
 from whatelse.knowledge.check import problems
@@ -134,3 +136,17 @@ def test_review_names_what_is_missing_contradicted_and_strong() -> None:
     assert not any("records" in line for line in review(base, odd, {"nausea": 0.9}, cases=3))
     silent = replace(entry, findings={"nausea": 0.9})
     assert any(line.startswith("must not be missed, and 100% of cases") for line in review(base, silent))
+
+
+def test_the_shipped_base_is_checked_without_a_file(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["conditions", "check"])
+    assert shown.exit_code == 0 and "shipped base: nothing is inconsistent" in shown.output
+    wrong = own_file(tmp_path, "conditions: {migraine: {goes_with: {no_such_condition: 3}}}")
+    shown = CliRunner().invoke(app, ["conditions", "check", str(wrong)])
+    assert shown.exit_code == 1 and "no_such_condition" in shown.output
+
+
+def test_a_finding_that_also_speaks_against_is_a_problem(tmp_path: Path) -> None:
+    text = "conditions: {migraine: {findings: {headache: 0.9, fever: 0.1}, against: {fever: 0.3}}}"
+    found = problems(load_knowledge(own_file(tmp_path, text)))
+    assert any(line.startswith("migraine: fever is one of its findings") for line in found)

@@ -17,7 +17,7 @@ from whatelse.explanations import Suggestions
 from whatelse.knowledge import load_knowledge
 from whatelse.knowledge.entries import plain
 from whatelse.knowledge.matching import merged, stands_for
-from whatelse.learning.knowledge_model import compile_knowledge
+from whatelse.learning.knowledge_model import LISTED, compile_knowledge
 from whatelse.learning.shipped import load_shipped, the_23
 from whatelse.parts import MISSED, MISSED_TIMES
 from whatelse.tagger import Tagger
@@ -278,3 +278,53 @@ def test_anchors_of_ones_own_count_as_names() -> None:
     assert said > 0.7 > 2 * silent
     again = Tagger.from_knowledge(tagger.vocabulary_.anchors)
     assert again.vocabulary_.anchors == tagger.vocabulary_.anchors
+
+
+def probability(tagger: Tagger, age: float, sex: str, note: str) -> dict[str, float]:
+    found = tagger.read(Visit("v", age=age, sex=sex, triage_note=note)).suggest()
+    return {tag.condition: tag.probability for tag in found.tags}
+
+
+def test_a_normal_finding_needs_no_cause() -> None:
+    net = compile_knowledge(load_knowledge())
+    lungs, cold = net.names.index("clear_lungs"), net.conditions.index("upper_respiratory_infection")
+    assert (net.fail[:, lungs] == 1).all() and 0 < net.linear[cold, lungs] < 1
+
+
+def test_a_named_symptom_speaks_against_none_of_its_causes() -> None:
+    net = compile_knowledge(load_knowledge())
+    pain, infarction = net.names.index("anchor:chest_pain"), net.conditions.index("myocardial_infarction")
+    assert net.linear[infarction, pain] >= 0
+    assert net.company[infarction, net.conditions.index("chest_pain")] < 0  # a confirmed one does
+
+
+def test_a_named_condition_that_is_a_risk_is_not_counted_twice() -> None:
+    net = compile_knowledge(load_knowledge())
+    low, sugar = net.conditions.index("hypoglycemia"), net.names.index("anchor:diabetes")
+    assert net.linear[low, net.names.index("diabetes")] > 1 and net.linear[low, sugar] == LISTED
+
+
+@pytest.mark.parametrize(
+    ("condition", "age", "sex", "without", "mentioned"),
+    [
+        ("hyperemesis_gravidarum", 30, "F", "vomiting, given promethazine", "pregnant, "),
+        ("sickle_cell_crisis", 20, "F", "severe leg pain, back pain, anemia", "sickle cell disease, "),
+        ("febrile_infant", 0.2, "M", "fever", "6 week old, "),
+        ("status_epilepticus", 25, "M", "unresponsive, tachycardia, given lorazepam", "still seizing, "),
+    ],
+)
+def test_a_condition_is_unlikely_without_what_defines_it(
+    tagger: Tagger, condition: str, age: float, sex: str, without: str, mentioned: str
+) -> None:
+    assert probability(tagger, age, sex, without)[condition] < 0.15
+    assert probability(tagger, age, sex, mentioned + without)[condition] > 0.3
+
+
+def test_a_feverish_newborn_who_feeds_badly_may_be_septic(tagger: Tagger) -> None:
+    found = probability(tagger, 0.1, "M", "5 week old fever 38.6, fussy, feeding poorly")
+    assert found["febrile_infant"] > 0.2 and found["neonatal_sepsis"] > 0.1
+
+
+def test_a_landing_on_the_hand_is_no_cut(tagger: Tagger) -> None:
+    found = probability(tagger, 11, "M", "was riding a skateboard when he landed on his right hand")
+    assert found["hand_laceration"] < 0.15

@@ -298,21 +298,24 @@ def _records(cohort: Path | None, condition: Condition) -> tuple[dict[str, float
     return dict(zip(opened.vocabulary.names, means.tolist(), strict=True)), int(cases.size)
 
 
-def check(file: Path = typer.Argument(..., help="Knowledge file of your own (YAML).")) -> None:
-    """Check a knowledge file of your own together with the shipped base.
+def check(
+    file: Path | None = typer.Argument(None, help="Knowledge file of your own (YAML); none: the shipped base."),
+) -> None:
+    """Check the shipped base, or what a knowledge file of your own adds to it.
 
     Example: whatelse conditions check own.yaml
     """
     from whatelse.knowledge import load_knowledge
     from whatelse.knowledge.check import problems
 
-    old = set(problems(load_knowledge()))
-    found = [line for line in problems(load_knowledge(file)) if line not in old]
+    found = problems(load_knowledge())
+    if file is not None:
+        found = [line for line in problems(load_knowledge(file)) if line not in set(found)]
     for line in found:
         typer.echo(line)
     if found:
         raise typer.Exit(1)
-    typer.echo(f"{file}: nothing is inconsistent")
+    typer.echo(f"{file or 'shipped base'}: nothing is inconsistent")
 
 
 def new(

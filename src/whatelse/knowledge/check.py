@@ -17,7 +17,7 @@ def problems(base: Knowledge) -> list[str]:
     """All inconsistencies of a base, in the order of its entries. O(entries + phrases)."""
     found = [
         line
-        for check in (_phrases, _unknown_names, _shares, _rates, _one_sided, _alike, _codes)
+        for check in (_phrases, _unknown_names, _shares, _rates, _one_sided, _both_sides, _alike, _codes)
         for line in check(base)
     ]
     return list(dict.fromkeys(found))
@@ -94,6 +94,13 @@ def _one_sided(base: Knowledge) -> Iterator[str]:
             back = base.conditions[other].goes_with.get(condition.name) if other in base.conditions else None
             if back is not None and condition.name < other and (times > 1) != (back > 1):
                 yield f"{condition.name}: goes with {other} {times:g} times as often, {other} says {back:g} times"
+
+
+def _both_sides(base: Knowledge) -> Iterator[str]:
+    """A finding of a condition that also speaks against it."""
+    for condition in base.conditions.values():
+        for name in condition.findings.keys() & condition.against.keys():
+            yield f"{condition.name}: {name} is one of its findings and speaks against it; keep one"
 
 
 def _alike(base: Knowledge) -> Iterator[str]:

@@ -7,7 +7,8 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     leak      l_j = r_j - sum_i s_i p_ij, at least LEAK r_j: what the conditions of the base do not explain
     alone     a risk or a treatment, a common mechanism of injury (COMMON_STORY of visits or more: a chair, a game),
               and every finding of a symptom that is a tag, counts by itself: it adds
-              ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it
+              ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it. So does a
+              finding that is as it should be (NORMAL: clear lungs), with ALONE log (p_ij / r_j)
     narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
               r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
     age, sex  log of how many times as common, added to the log odds where age or sex is known
@@ -17,11 +18,15 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     silence   log(1 - p_ij) of findings that the record does not mention, times SILENCE L / (L + HALF_LENGTH) for a
               record with L findings: the silence of a short note says little. Of a narrower finding only where the
               wider one is mentioned; of risks and treatments less. UNMENTIONED times as much of what nearly every
-              injury of a kind has, results excepted (DEFINING: the cut of a laceration); UNNAMED times as much of the
-              name of a symptom
+              injury of a kind has (DEFINING: the cut of a laceration), and of what a condition is not without (ALWAYS:
+              the pregnancy of preeclampsia), results and the pain of an injury excepted; UNNAMED times as much of
+              the name of a symptom
     injury    every injury may have what any injury has (EVERY_INJURY; it counts alone), and findings at its site
+              (AT_SITE, of a wound AT_WOUND)
     company   a named condition adds COMPANY times the log of how many times as often together to the log odds of the
-              others, at most MOST_COMPANY; not among chronic conditions, habits and symptoms. A confirmed one counts
+              others, at most MOST_COMPANY, and at most LISTED where it is a finding or risk of the other, which counts
+              already; not among chronic conditions, habits and symptoms. A named symptom speaks against nothing: it
+              may be the complaint of what it is told apart from. A confirmed one counts
               in full, at most MOST_CONFIRMED. Conditions that nobody named are not coupled: all answers stay exact
     anchor    the condition's own name in the record, also as the meaning of a code: sensitivity NAMED (of a symptom
               NAMED_SYMPTOM), and a false-positive rate that makes it right PRECISION of the time (of a
@@ -52,16 +57,21 @@ MOST_COMPANY = 1.8
 NAMED, NAMED_SYMPTOM = 0.5, 0.9
 PRECISION, PRECISION_SYMPTOM = 0.8, 0.95
 UNNAMED = 3.0
-DEFINING, UNMENTIONED = 0.85, 4.0
+DEFINING, ALWAYS, UNMENTIONED = 0.85, 0.96, 4.0
 ALONE = 0.5
 COMMON_STORY = 0.002
 MOST_ALONE = 1.5
-COMPANY, MOST_CONFIRMED = 0.6, 3.5
+COMPANY, LISTED, MOST_CONFIRMED = 0.6, 0.5, 3.5
 QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
 """Part of an entry -> how much the silence of a record says about it."""
+NORMAL = ("normal_", "negative_", "clear_lungs", "well_appearing", "acting_normal", "playful_child", "tolerating_feeds",
+    "full_range_of_motion", "no_fracture_on_xray")  # fmt: skip
+"""Names of findings that say that something is as it should be, and how such names begin."""
 EVERY_INJURY = {"injury": 0.4, "impact": 0.2, "fall": 0.3, "sports_injury": 0.08}
 AT_SITE = {"injury": 0.4, "impact": 0.15, "landing": 0.05, "pain": 0.6, "swelling": 0.3, "tenderness": 0.2}
 """What the record of any injury, of an injury at a site, may say -> how often it does."""
+AT_WOUND, WOUNDS = {"injury": 0.1, "pain": 0.2, "tenderness": 0.1}, ("laceration", "abrasion", "burn", "bite", "wound")
+"""The same of a wound, which is told as one and not as a blow; how the names of wounds end."""
 HEARD = 0.5  # how much the silence about what any injury may have says: it counts alone
 NARROWER_SITE = 0.3  # of the mentions of a wider site, where the rate of the narrower one is not written
 SMALLEST_RATE = 1e-5
@@ -151,10 +161,16 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     story = np.array([rates[j] >= COMMON_STORY and _kind(base, name) == "mechanism" for j, name in enumerate(names)])
     alone = (fail < 1) & ((quiet < 1) | (symptom[:, None] & (p < DEFINING)) | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
+    normal = np.array([name.startswith(NORMAL) for name in names])
+    alone |= normal & (fail < 1)
+    ratio = ALONE * np.log(np.maximum(given_p[:, :k], SMALLEST_RATE) / given_r[:k])
+    gain = np.where(normal[:k], np.maximum(ratio, -MOST_ALONE), gain)
     linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), 0.0)
     injury = np.array([condition.kind == "injury" for condition in conditions])
     result = np.array([_kind(base, name) == "result" for name in names])
-    defining = injury[:, None] & (p >= DEFINING) & ~result  # of a result the record may not know yet
+    least = np.where(injury, DEFINING, ALWAYS)
+    pain = np.array([name.endswith("pain") for name in names])  # that an injury hurts goes without saying
+    defining = (p >= least[:, None]) & ~result & ~(injury[:, None] & pain)  # of a result the record may not know yet
     quiet_log = quiet * np.log(fail) * np.where(defining, UNMENTIONED, 1.0)
     fail = np.where(alone, 1.0, fail)
     for i, condition in enumerate(conditions):
@@ -190,7 +206,10 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     together = _couplings(conditions, own)
     background = np.isin(kinds, BACKGROUND)
     both = background[:, None] & background[None, :]
-    linear[:, n - m :] += np.where(both, 0.0, np.clip(COMPANY * together, -MOST_COMPANY, MOST_COMPANY))
+    listed = np.array([[not row.keys().isdisjoint(names_of) for names_of in own] for row in table])
+    least_company = np.where(symptom, 0.0, -MOST_COMPANY)[None, :]
+    company = np.clip(COMPANY * together, least_company, np.where(listed, LISTED, MOST_COMPANY))
+    linear[:, n - m :] += np.where(both, 0.0, company)
     weight = np.where((fail < 1).any(0), 1.0, 0.0)  # some columns only the linear part reads
     return KnowledgeNetwork(
         conditions=tuple(c.name for c in conditions),
@@ -228,7 +247,8 @@ def frequencies(base: Knowledge, conditions: Sequence[Condition]) -> list[dict[s
                 full = _finding(base, name, part)
                 if base.concept(full.rpartition(":")[2]) is None and not _drug(base, full):
                     continue
-                for implied in (full, *wider_findings(base, full)):
+                wider = wider_findings(base, full)
+                for implied in (full, *(wider[:1] if _drug(base, full) else wider)):  # the class a drug is given for
                     if implied not in own:
                         old = row.get(implied, (0.0, 0.0))
                         row[implied] = (max(old[0], min(frequency, 1 - FLOOR)), max(old[1], heard))
@@ -246,7 +266,8 @@ def _complete_injury(base: Knowledge, row: dict[str, tuple[float, float]], own: 
         if name.endswith("_pain") and often >= 0.3 and (site := base.site_of(name)):
             sites[site] = max(often, sites.get(site, 0.0))
     said = dict(EVERY_INJURY)
-    said |= {f"{site}_{head}": often * part for site, often in sites.items() for head, part in AT_SITE.items()}
+    told = AT_WOUND if any(name.endswith(WOUNDS) for name in own) else AT_SITE
+    said |= {f"{site}_{head}": often * part for site, often in sites.items() for head, part in told.items()}
     for name, often in said.items():
         for implied in (name, *base.parents(name)):
             if implied not in own:
