@@ -18,15 +18,15 @@ import numpy as np
 import yaml
 
 from benchmarks.knowledge import VIGNETTES, names_of_conditions
+from whatelse.explanations import group
 from whatelse.knowledge.entries import plain
-from whatelse.parts import DEADLY
+from whatelse.reading import DEADLY
 from whatelse.server import answers, reasons
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
-from whatelse.wording import group
 
 
 def page(tagger: Tagger, visit: Visit) -> Iterator[str]:

@@ -28,7 +28,7 @@ ROOMS = """
     noisyor
     learning
     model_file
-    tagger reading questions explanations parts wording
+    tagger reading questions explanations
     batch
     spark
     evaluation

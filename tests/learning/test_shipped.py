@@ -19,7 +19,7 @@ from whatelse.knowledge.entries import plain
 from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import LISTED, compile_knowledge
 from whatelse.learning.shipped import load_shipped, the_23
-from whatelse.parts import MISSED, MISSED_TIMES
+from whatelse.reading import MISSED, MISSED_TIMES
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Known, Visit
 

@@ -41,9 +41,9 @@ def ask(
 
     Example: whatelse ask "72M on coumadin fell, hit head, vomiting" --confirmed fall
     """
+    from whatelse.explanations import in_words
     from whatelse.tagger import Tagger
     from whatelse.visits import Known
-    from whatelse.wording import in_words
 
     say_when_compiling()
     tagger = Tagger.load(model)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whatelse.explanations import Suggestions
+from whatelse.explanations import Suggestions, group, in_words, titles
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
 from whatelse.server.lru import Lru
@@ -20,7 +20,6 @@ from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.types import Floats, Int32s
 from whatelse.visits import Code, Known, Visit
-from whatelse.wording import group, in_words, titles
 
 READINGS, ANSWERED = 1_000, 20_000  # visits, and versions of visits, that are kept
 LISTED = 50  # tags that an answer lists, at most, besides those with a part

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from whatelse.explanations import Place
+from whatelse.explanations import GROUPS, Place, group, in_words, lower, telling, title
 from whatelse.explanations import Reason as Line
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
 from whatelse.store import State
 from whatelse.tagger import Tagger
 from whatelse.visits import Known
-from whatelse.wording import GROUPS, group, in_words, lower, telling, title
 
 LINES = 24  # findings that `why` weighs
 WORTH_A_MARK = 0.3  # log odds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from whatelse.explanations import capitals, in_words
 from whatelse.knowledge.entries import title_of
 from whatelse.server import schemas as s
 from whatelse.tagger import Tagger
@@ -11,7 +12,6 @@ from whatelse.text.lexicon import DRUG, DRUG_CLASS, QUALITY, SITE
 from whatelse.text.measure import Measurement
 from whatelse.text.measurements import load_measures
 from whatelse.visits import TEXT_FIELDS, Code, Visit
-from whatelse.wording import capitals, in_words
 
 LABELS = {
     "temperature": "Temp", "heart_rate": "HR", "blood_pressure": "BP", "systolic_bp": "Systolic BP",

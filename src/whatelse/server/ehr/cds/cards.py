@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from whatelse.explanations import Tag
+from whatelse.explanations import Tag, in_words, telling, title
 from whatelse.reading import Reading
 from whatelse.server.ehr.cds.log import Card, CardLog
 from whatelse.server.ehr.settings import EhrSettings
@@ -25,7 +25,6 @@ from whatelse.server.reasons import fitting
 from whatelse.server.worklist import Worklist
 from whatelse.sources.codings import Codings
 from whatelse.visits import Known
-from whatelse.wording import in_words, telling, title
 
 MOST = 3  # cards at once
 ENOUGH = 50  # visits that a burden is judged by, at least

@@ -7,11 +7,11 @@ from dataclasses import replace
 from fastapi import HTTPException, Request
 
 from whatelse.annotators.discovery import edit as editing
+from whatelse.explanations import in_words
 from whatelse.server.policies import Lane, policy
 from whatelse.server.routes.workbench import schemas as s
 from whatelse.server.routes.workbench.curator_session import CuratorSession, Here
 from whatelse.server.routing import Router
-from whatelse.wording import in_words
 from whatelse.workbench.workbench import Look
 
 router = Router(prefix="/api/workbench", tags=["workbench"])
