@@ -249,3 +249,15 @@ def test_neighbours_of_shorthand_are_single_words() -> None:
             for neighbour in (*sense.next, *sense.previous, *sense.near):
                 assert "#" in neighbour or " " not in neighbour.strip(), (word, neighbour)
                 assert not neighbour.strip("-").count("-"), (word, neighbour)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("drank a pint of vodka", {"alcohol_today"}),  # "drank a lot" is a phrase too
+        ("drank a lot tonight", {"binge_drinking", "lasting_hours"}),
+        ("ua pos, strain urine", set[str]()),
+    ],
+)
+def test_an_article_is_passed_over_where_another_phrase_has_it(text: str, expected: set[str]) -> None:
+    assert set(findings(text)) == expected

@@ -32,11 +32,16 @@ def _longest(i, limit, term, role, trie):  # type: ignore[no-untyped-def]
     last, value = -1, -1
     if term[i] < 0 or term[i] >= trie.root.size:  # words of anchors have numbers above those of the lexicon
         return last, value
-    node, at = trie.root[term[i]], i
+    node, at, fork, passed = trie.root[term[i]], i, 0, i
     while node:
-        if trie.value[node] >= 0:
+        if trie.value[node] >= 0 and at > last:
             last, value = at, trie.value[node]
-        node, at = step(node, at, limit, term, role, trie)
+        before, (node, at) = (node, at), step(node, at, limit, term, role, trie)
+        if node and at == before[1] + 1 and passed == i and term[at] < role.size and role[term[at]] & ARTICLE:
+            fork, passed = before[0], at
+        if not node and fork:  # "drank a" begins "drank a lot"; "drank a pint of vodka" is "drank pint of vodka"
+            node, at = step(fork, passed, limit, term, role, trie)
+            fork = 0
     return last, value
 
 
