@@ -292,8 +292,9 @@ def test_suggestions_are_mostly_right_without_a_label(
     right = []
     for s in found:
         rows = table.rows(table.index[Phrase(s.phrase, s.key, s.system, s.label)])
-        right.append(np.mean([s.condition in truth[str(cohort.ids[row])] for row in rows]) >= 0.7)
-    assert len(found) > 40 and np.mean(right) > 0.25  # of all phrases hardly one in fifty is
+        right.append(np.mean([s.condition in truth[str(cohort.ids[row])] for row in rows]))
+    assert len(found) > 40 and np.mean(right) > 0.4
+    assert np.mean(np.array(right) >= 0.7) > 0.2  # of all phrases hardly one in fifty is
 
 
 def test_each_fires_as_an_anchor_where_it_says(

@@ -26,8 +26,9 @@ from whatelse.cohort import Cohort
 from whatelse.cohort.coded import code_name
 from whatelse.cohort.findings import Finder
 from whatelse.text import tokenize
+from whatelse.text.assertion import PRESENT
 from whatelse.text.function_words import LINKING_WORDS
-from whatelse.text.matcher import END, MENTION, START, TYPE
+from whatelse.text.matcher import ASSERTION, COVERED, END, FLAGS, MENTION, START, TYPE, WORD_ITEM
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
 
 LONGEST = 3  # words in a run
@@ -106,9 +107,9 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
         for field in TEXT_FIELDS:
             words.append(0)
             note = getattr(visit, field) or ""
-            mentioned = _mentioned(note, finder)
+            mentioned, silent = _mentioned(note, finder)
             for token in tokenize(note, finder.rules):
-                left_out = token.assertion != "present" or "#" in token.text
+                left_out = token.assertion != "present" or "#" in token.text or token.start in silent
                 if token.opens or left_out:
                     words.append(0)
                 if not left_out:
@@ -191,14 +192,21 @@ def _runs(
     return runs, blocks, beside
 
 
-def _mentioned(note: str, finder: Finder) -> list[tuple[int, int]]:
-    """Where phrases of the lexicon stand in a note: start and end."""
+def _mentioned(note: str, finder: Finder) -> tuple[list[tuple[int, int]], set[int]]:
+    """(start, end) of phrases of the lexicon that a note asserts; where words start that fire as no anchor.
+
+    Such words belong to a phrase that denies its concept ("afebrile"), or that means none ("call bell in reach").
+    """
     if not note or not finder.lexicon.entries:
-        return []
+        return [], set()
     with finder.reader.lock:
         items = finder.reader.items([note])
-    spans: list[list[int]] = items[items[:, TYPE] == MENTION][:, [START, END]].tolist()
-    return [(start, end) for start, end in spans]
+    present = items[(items[:, TYPE] == MENTION) & (items[:, ASSERTION] == PRESENT)]
+    spans: list[list[int]] = present[:, [START, END]].tolist()
+    covered = items[(items[:, TYPE] == WORD_ITEM) & (items[:, FLAGS] & COVERED != 0), START].tolist()
+    return [(start, end) for start, end in spans], {
+        at for at in covered if not any(start <= at < end for start, end in spans)
+    }
 
 
 def _around_anchors(cohort: Cohort, phrases: list[Phrase], neighbours: csr_matrix) -> csr_matrix:
