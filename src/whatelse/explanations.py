@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whatelse.io.text_table import Printed, TextTable
-from whatelse.text.lexicon import DRUG, DRUG_CLASS
 
 if TYPE_CHECKING:
     from whatelse.tagger import Tagger
@@ -31,7 +30,7 @@ _AGES = {
 GROUPS = ("named", "symptoms", "signs", "results", "drugs", "history", "patient", "words")
 _GROUP = {
     "symptom": "symptoms", "head": "symptoms", "quality": "symptoms", "site": "symptoms", "sign": "signs",
-    "result": "results", "procedure": "results", DRUG: "drugs", DRUG_CLASS: "drugs",
+    "result": "results", "procedure": "results",
 }  # fmt: skip
 COMMON = 0.15  # of visits
 _SHORT = re.compile(r"\b(ace|nsaid|ssri|snri|arb|maoi|doac|sglt2|glp1|mao|dpp4|hiv|ct|ecg|iv)\b", re.IGNORECASE)
@@ -259,6 +258,8 @@ def titles(tagger: Tagger) -> dict[str, str]:
 
 def group(name: str, tagger: Tagger) -> str:
     """What kind of finding it is, one of GROUPS. A model that reads words alone has `words`."""
+    from whatelse.text.lexicon import DRUG, DRUG_CLASS  # here: `whatelse --help` imports nothing that takes long
+
     prefix, _, rest = name.rpartition(":")
     if prefix == "anchor":
         return "named"
