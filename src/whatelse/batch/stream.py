@@ -79,10 +79,12 @@ def tag_file(
     remaining = iter(visits)
     if sum(1 for _ in islice(remaining, before)) < before:
         raise InputError(f"there are fewer visits than were answered before: remove {parts.folder} to start again")
-    for batch in _answered(remaining, start, workers or os.cpu_count() or 1):
-        parts.add(batch)
-        tell("tagging visits", parts.rows, 0)
-    _held.clear()
+    try:
+        for batch in _answered(remaining, start, workers or os.cpu_count() or 1):
+            parts.add(batch)
+            tell("tagging visits", parts.rows, 0)
+    finally:
+        _held.clear()
     parts.flush()
     uncertified = _write_rows(parts.batches(), schema_of(tagger), target)
     parts.remove()

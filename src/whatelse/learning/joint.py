@@ -233,9 +233,8 @@ def _halves(objective: Objective, labels: Labels) -> list[tuple[Parameters, Labe
             ).x
         )  # fmt: skip
         others = np.flatnonzero(~half)
-        others = others[
-            :: 1 + 2 * others.size // CALIBRATED
-        ]  # evenly spread: visits may be in the order of their years
+        step = 1 + 2 * others.size // CALIBRATED  # evenly spread: visits may be in the order of their years
+        others = others[::step]
         out.append((found, Labels(*(part[others] for part in labels))))
     return out
 
