@@ -55,6 +55,11 @@ def errors(model: NoisyOr, counts: Counts, states: StateCounts) -> dict[str, flo
     return result
 
 
+def added(a: Counts, b: Counts) -> Counts:
+    """The counts of both sets of visits together."""
+    return Counts(a.visits + b.visits, a.anchors + b.anchors, a.findings + b.findings, a.both + b.both)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--visits", type=int, default=1_000_000, help="largest size")
@@ -73,7 +78,7 @@ def main() -> None:
                 X, Y = draw(model, min(PART, size - done), rng)
                 done += X.shape[0]
                 part, part_states = Counts.of(X, COLUMNS), StateCounts.of(X, Y)
-                counts = part if counts is None else counts.merge(part)
+                counts = part if counts is None else added(counts, part)
                 states = part_states if states is None else states.merge(part_states)
             assert counts is not None and states is not None
             table[size].append(errors(model, counts, states))

@@ -1,6 +1,7 @@
-"""The shipped model, nothing learned: vignettes, certificates, alerts, held-out tag of real visits.
+"""The shipped model, nothing learned: vignettes, moves, certificates, alerts, held-out tag of real visits.
 
     python -m benchmarks.knowledge vignettes [FILE] [--wrong]
+    python -m benchmarks.knowledge moves [FILE] [--wrong]
     python -m benchmarks.knowledge alerts [--visits 300]
     python -m benchmarks.knowledge heldout COHORT [--visits 2000]
 
@@ -31,7 +32,7 @@ from whatelse.noisyor.inference.posterior import posterior
 from whatelse.simulate import simulate
 from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
-from whatelse.visits import Visit
+from whatelse.visits import Known, Visit
 
 VIGNETTES = Path(__file__).parents[1] / "tests" / "data" / "vignettes.yaml"
 
@@ -70,6 +71,37 @@ def vignettes(file: Path, wrong: bool) -> None:
         print(f"{title}: " + ", ".join(f"among {n} {np.mean(np.array(places) < n):.3f}" for n in (1, 3, 5)))
     certified = ", ".join(f"within {bound:g} {np.mean(np.array(bounds) <= bound):.3f}" for bound in (1e-3, 1e-2))
     print(f"certified: {certified}; median {1e3 * np.median(took):.2f} ms, 95% {1e3 * np.quantile(took, 0.95):.2f} ms")
+
+
+def moves(file: Path, wrong: bool) -> None:
+    """Tags that move as a clinician expects when a condition is confirmed: right by 2% or more, against by 10% or
+    more; cases of the file that have a `confirm`."""
+    tagger, names = Tagger.load("emergency"), names_of_conditions()
+    count, unknown = {"right": 0, "against": 0, "neither": 0}, []
+    for case in (case for part in yaml.safe_load_all(file.read_text("utf-8")) for case in part if "confirm" in case):
+        confirmed = names.get(plain(case["confirm"]))
+        if confirmed is None:
+            unknown.append(case["confirm"])
+            continue
+        reading = tagger.read(Visit("v", age=case.get("age"), sex=case.get("sex"), triage_note=case["text"]))
+        before, after = (
+            {tag.condition: tag.probability for tag in reading.suggest(known).tags}
+            for known in (Known(), Known(confirmed=(confirmed,)))
+        )
+        for sign, part in ((1, "up"), (-1, "down")):
+            for name in case.get(part) or ():
+                condition = names.get(plain(name))
+                if condition not in after or condition == confirmed:
+                    unknown.append(name)
+                    continue
+                change = (after[condition] / max(before[condition], 1e-9)) ** sign
+                result = "right" if change > 1.02 else "against" if change < 0.9 else "neither"
+                count[result] += 1
+                if wrong and result != "right":
+                    numbers = f"{before[condition]:.2g} -> {after[condition]:.2g}"
+                    print(f"{result}: {confirmed} confirmed, {condition} goes {part}: {numbers} | {case['text'][:60]}")
+    print(f"{file.name}: " + ", ".join(f"{value} {key}" for key, value in count.items()))
+    print(f"not a condition: {', '.join(unknown) or 'none'}")
 
 
 def _rank(order: list[str], wanted: set[Any]) -> int:
@@ -118,6 +150,9 @@ def main() -> None:
     one = parts.add_parser("vignettes")
     one.add_argument("file", type=Path, nargs="?", default=VIGNETTES)
     one.add_argument("--wrong", action="store_true", help="print those not among three")
+    one = parts.add_parser("moves")
+    one.add_argument("file", type=Path, nargs="?", default=VIGNETTES)
+    one.add_argument("--wrong", action="store_true", help="print those that are not right")
     one = parts.add_parser("alerts")
     one.add_argument("--visits", type=int, default=300)
     one = parts.add_parser("heldout")
@@ -126,6 +161,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.part == "vignettes":
         vignettes(given.file, given.wrong)
+    elif given.part == "moves":
+        moves(given.file, given.wrong)
     elif given.part == "alerts":
         alerts(given.visits)
     else:

@@ -28,6 +28,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -158,18 +159,17 @@ def _nvil(
     cohort: Cohort, test: Cohort, noise: NoiseRates, epochs: int, every: int, seed: int
 ) -> list[tuple[int, float, float]]:
     """(epoch, processor seconds until then without the looks, accuracy) of a course with the paper's settings."""
-    from whatelse.learning.paper.nvil.learner import EpochEnd, NvilSettings, fit_nvil  # PyTorch is an extra
+    from whatelse.learning.paper.nvil import Epoch, fit_nvil  # PyTorch is an extra
+    from whatelse.learning.paper.nvil_course import NvilSettings
 
     course: list[tuple[int, float, float]] = []
     start = learn(cohort, noise, "moments").model.noisyor
     clock, looking = Clock(), [0.0]
 
-    def look(end: EpochEnd) -> None:
+    def look(end: Epoch, model: Callable[[], NoisyOr]) -> None:
         if end.epoch % every == 0:
             spent = clock.read()[1]
-            course.append(
-                (end.epoch, spent - looking[0], heldout_accuracy(Learned(JointModel.plain(end.model())), test))
-            )
+            course.append((end.epoch, spent - looking[0], heldout_accuracy(Learned(JointModel.plain(model())), test)))
             print("epoch {}: {:.0f} s, {:.4f}".format(*course[-1]), file=sys.stderr, flush=True)
             looking[0] += clock.read()[1] - spent
 

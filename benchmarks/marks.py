@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.label_curve import labelled
 from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
-from whatelse.evaluation.updates import Move, answers_of, log_loss, moves, update
+from whatelse.evaluation.calibration import Move, answers_of, log_loss, moves, update
 from whatelse.tagger import Tagger
 
 RIDGE = 0.3

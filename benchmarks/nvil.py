@@ -1,4 +1,4 @@
-"""NVIL at the paper's size: seconds an epoch beside a plain autograd version, and the course of learning.
+"""NVIL at the paper's size: seconds an epoch, and the course of learning.
 
     python benchmarks/nvil.py speed
     python benchmarks/nvil.py course --epochs 200 --minibatch 20 --supervised 0 1
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,8 +21,8 @@ from scipy.sparse import csr_matrix
 
 from whatelse.annotators import NoiseRates
 from whatelse.learning.paper.moments import Counts, moments_model
-from whatelse.learning.paper.nvil.learner import EpochEnd, NvilSettings, fit_nvil
-from whatelse.learning.paper.nvil.training import Training
+from whatelse.learning.paper.nvil import Epoch, Training, fit_nvil
+from whatelse.learning.paper.nvil_course import NvilSettings
 from whatelse.noisyor.params import NoisyOr
 
 M, N_FINDINGS = 23, 1003
@@ -37,9 +38,7 @@ def network(rng: np.random.Generator) -> NoisyOr:
     fail[:, ANCHORS] = 1.0
     fail[np.arange(M), ANCHORS] = (1 - seen) / (1 - false_alarm)
     leak[ANCHORS] = false_alarm
-    frozen = np.zeros((M + 1, N_FINDINGS), bool)
-    frozen[:, ANCHORS] = True
-    return NoisyOr(rng.uniform(0.03, 0.12, M), fail, leak, frozen)
+    return NoisyOr(rng.uniform(0.03, 0.12, M), fail, leak)
 
 
 def draw(model: NoisyOr, visits: int, rng: np.random.Generator) -> tuple[csr_matrix, NDArray[np.bool_]]:
@@ -75,43 +74,14 @@ def held_out_tag(model: NoisyOr, X: csr_matrix, Y: NDArray[np.bool_], rng: np.ra
     return right / visits
 
 
-def plain_epoch(X: csr_matrix, start: NoisyOr, settings: NvilSettings) -> float:
-    """Seconds of the same epoch written the short way: dense tensors and automatic gradients."""
-    fires = np.clip(np.vstack([1 - start.fail, start.leak]), settings.margin, 1 - settings.margin)
-    u = torch.logit(torch.tensor(fires, dtype=torch.float32)).requires_grad_()
-    phi = (torch.rand(M, N_FINDINGS + 1) * 0.2 - 0.1).requires_grad_()
-    baseline = torch.nn.Sequential(
-        torch.nn.Linear(N_FINDINGS, settings.hidden), torch.nn.Tanh(), torch.nn.Linear(settings.hidden, 1)
-    )
-    best = torch.optim.RMSprop([u, phi, *baseline.parameters()], lr=settings.learning_rate)
-    dense = torch.tensor(X.toarray(), dtype=torch.float32)
-    centre, prior = dense.mean(0), torch.tensor(start.prior, dtype=torch.float32)
-    began = time.process_time()
-    for rows in torch.randperm(len(dense)).split(settings.minibatch):
-        x = dense[rows]
-        q = torch.distributions.Bernoulli(logits=(x - centre) @ phi[:, :-1].T + phi[:, -1], validate_args=False)
-        y = q.sample((settings.samples,))
-        z = torch.cat([y, torch.ones_like(y[:, :, :1])], 2) @ torch.nn.functional.softplus(u)
-        log_p = (x * torch.log(-torch.expm1(-z)) - (1 - x) * z).sum(2)
-        log_p = log_p + torch.distributions.Bernoulli(prior, validate_args=False).log_prob(y).sum(2)
-        log_q = q.log_prob(y).sum(2)
-        signal = (log_p - log_q).detach() - baseline(x - centre).T
-        centred = (signal - signal.mean()).detach() / signal.std().detach().clamp(min=1)
-        loss = -(log_p + centred * log_q).mean() + signal.square().mean()
-        best.zero_grad()
-        loss.backward()
-        best.step()
-    return time.process_time() - began
-
-
 def speed(repeats: int) -> None:
-    """Processor seconds (one thread) an epoch, the least of `repeats`: burn-in, after it, and the plain version."""
+    """Processor seconds (one thread) an epoch, the least of `repeats`: burn-in, and after it."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(1)
     truth = network(rng)
     X, _ = draw(truth, 11_000, rng)
     print(f"{X.shape[0]} visits x {X.shape[1]} findings x {M} conditions, {X.nnz / X.shape[0]:.0f} present")
-    print("minibatch  burn-in  learning  plain autograd  ratio")
+    print("minibatch  burn-in  learning")
     for minibatch in (20, 50, 100, 200):
         seconds = []
         for burn_in in (10**6, 0):
@@ -123,8 +93,7 @@ def speed(repeats: int) -> None:
                 training.run_epoch(epoch)
                 times.append(time.process_time() - began)
             seconds.append(min(times[1:]))
-        plain = plain_epoch(X, truth, settings)
-        print(f"{minibatch:9d}  {seconds[0]:7.2f}  {seconds[1]:8.2f}  {plain:14.2f}  {plain / seconds[1]:5.1f}")
+        print(f"{minibatch:9d}  {seconds[0]:7.2f}  {seconds[1]:8.2f}")
 
 
 def course(settings: NvilSettings, supervised: list[float], seed: int, every: int) -> None:
@@ -139,9 +108,9 @@ def course(settings: NvilSettings, supervised: list[float], seed: int, every: in
     for weight in supervised:
         print(f"lambda {weight:g}\nepoch    bound  supervised  held-out tag  seconds")
 
-        def show(end: EpochEnd) -> None:
+        def show(end: Epoch, model: Callable[[], NoisyOr]) -> None:
             if end.epoch == 1 or end.epoch % every == 0:
-                tag = held_out_tag(end.model(), X_test, Y_test, np.random.default_rng(0))
+                tag = held_out_tag(model(), X_test, Y_test, np.random.default_rng(0))
                 print(
                     f"{end.epoch:5d} {end.bound:8.2f} {end.supervised:11.3f} {tag:13.3f} {end.seconds:8.2f}", flush=True
                 )

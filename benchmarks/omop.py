@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from whatelse.simulate import simulate
-from whatelse.sources.omop.tables import EMERGENCY
+from whatelse.sources.omop.tables import CHOSEN
 
 LIMIT_GB = 2.0
 COPIED = ("visit_occurrence", "person", "drug_exposure", "condition_occurrence", "observation_period")
@@ -64,7 +64,7 @@ def multiply(data: Path, out: Path, wanted: int) -> tuple[int, int]:
     def table(name: str) -> str:
         return f"read_csv('{files[name]}', all_varchar = true)"
 
-    emergency = f"visit_concept_id::BIGINT IN {EMERGENCY}"
+    emergency = f"visit_concept_id::BIGINT IN ({CHOSEN['visit_concept_id']})"
     one = connection.execute(f"SELECT count(*) FROM {table('visit_occurrence')} WHERE {emergency}").fetchone()
     assert one is not None
     copies, rows = -(-wanted // one[0]), 0

@@ -32,7 +32,7 @@ from whatelse.visits import Visit
 def page(tagger: Tagger, visit: Visit) -> Iterator[str]:
     """The lines of one visit."""
     reading, state = answers.read(tagger, visit), State()
-    answered, marked = answers.view(reading, state), reasons.marks(reading, state)
+    answered, marked = answers.view(reading, state)[0], reasons.marks(reading, state)
     found = reading.suggest()
     home = ", ".join(code.name or code.code for code in visit.medication_history or ())
     given = ", ".join(code.name or code.code for code in visit.dispensed or ())
@@ -83,7 +83,7 @@ def dangers(tagger: Tagger, file: Path) -> None:
         found = reading.suggest()
         forms = {condition, *profile.wider}
         shown.setdefault(condition, []).append(
-            next((part for name, part in found.part_of().items() if name in forms), "not shown")
+            next((part for name, part in found.part_of.items() if name in forms), "not shown")
         )
     every = [part for listed in shown.values() for part in listed]
     print(f"{file.name}: {len(every)} dangerous conditions, {dict(Counter(every))}")

@@ -34,8 +34,7 @@ import scipy.sparse as sp
 from whatelse.annotators.decisions import Opinion, combine
 from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort, build_cohort
-from whatelse.evaluation.reliability import EDGES
-from whatelse.evaluation.updates import log_loss
+from whatelse.evaluation.calibration import EDGES, log_loss
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores, paired_test
 from whatelse.simulate import simulate
 from whatelse.tagger import Tagger

@@ -52,7 +52,11 @@ def serving(visits: list[Visit], folder: Path, bench: Path | None = None) -> Ite
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        while not (server.started and service.worklist.scores and service.worklist.scores.complete):
+        while not (
+            server.started
+            and service.worklist.scores
+            and service.worklist.scores.done == len(service.worklist.scores.probabilities)
+        ):
             time.sleep(0.1)
         yield service, f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:

@@ -19,8 +19,8 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# The tutorial, as it ran
 
-What the commands of the [tutorial](tutorial.md) said, in a folder with nothing in it but `make_table.py`, with the
-wheel installed in a new virtual environment; written by `scripts/transcript.py`.
+What the commands of the [tutorial](tutorial.md) said, in a folder with nothing in it but `make_table.py`; written by
+`scripts/transcript.py`.
 """
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: two test processes share two cores
+
 import httpx._config
 import numpy as np
 import pytest
@@ -16,7 +18,10 @@ os.environ["COLUMNS"] = "180"  # tests look for words in tables: no word is wrap
 
 
 # Files that last longest begin first: what begins last decides how long one of two workers has nothing to do.
-LONGEST = ("test_soak.py", "test_docs_snippets.py", "test_distribution.py", "test_spark.py", "test_pages.py")
+LONGEST = (
+    *("test_soak.py", "test_docs_snippets.py", "test_distribution.py", "test_spark.py", "test_pages.py"),
+    *("test_learn.py", "test_own_table.py", "test_records.py", "test_shipped.py", "test_stream.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -177,15 +177,9 @@ ENDS = {("docs/teaching.md", "# nightly"): (0, 1)}  # 1: the old model goes on s
 # ---- the pages
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=() if page == "README.md" else pytest.mark.slow)
-        for page in PAGES
-        if any(b.language in ("sh", "python") for b in blocks(page))
-    ],
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if any(b.language in ("sh", "python") for b in blocks(page))])
 def test_a_page_runs_as_it_stands(page: str, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()

@@ -64,11 +64,11 @@ def test_another_process_at_another_time_learns_the_same_bytes(default: Tagger, 
 
 
 def test_parameters_and_clone() -> None:
-    tagger = Tagger("moments", settings={"shrink": 0.5}, tolerance=1e-2, seed=4)
+    tagger = Tagger("nvil", settings={"hidden": 50}, tolerance=1e-2, seed=4)
     assert tagger.get_params() == {
-        "learner": "moments",
-        "settings": {"shrink": 0.5},
-        "settings__shrink": 0.5,
+        "learner": "nvil",
+        "settings": {"hidden": 50},
+        "settings__hidden": 50,
         "tolerance": 1e-2,
         "seed": 4,
     }
@@ -86,8 +86,10 @@ def test_fit_returns_itself_and_learned_attributes_end_in_an_underscore() -> Non
 def test_unknown_learner_and_setting_are_refused() -> None:
     with pytest.raises(ModelError, match="no learner 'magic'"):
         Tagger("magic").fit(cohort())
-    with pytest.raises(ModelError, match="'moments' has no setting 'shirnk'; it has shrink"):
-        Tagger("moments", settings={"shirnk": 1}).fit(cohort())
+    with pytest.raises(
+        ModelError, match="'joint' has no setting 'knowlege'; it has labels, weights, belief, knowledge"
+    ):
+        Tagger(settings={"knowlege": False}).fit(cohort())
 
 
 def test_without_labels_rates_are_given_or_assumed() -> None:
@@ -122,11 +124,11 @@ def test_unfitted(visit: Visit) -> None:
 
 
 def test_settings_of_the_learner_are_parameters() -> None:
-    tagger = Tagger("moments", settings={"shrink": 0.5}).set_params(settings__shrink=0.2, seed=3)
-    assert tagger.settings == {"shrink": 0.2} and tagger.get_params()["settings__shrink"] == 0.2 and tagger.seed == 3
-    assert sklearn.base.clone(tagger).settings == {"shrink": 0.2}
+    tagger = Tagger("nvil", settings={"hidden": 50}).set_params(settings__hidden=20, seed=3)
+    assert tagger.settings == {"hidden": 20} and tagger.get_params()["settings__hidden"] == 20 and tagger.seed == 3
+    assert sklearn.base.clone(tagger).settings == {"hidden": 20}
     with pytest.raises(ValueError, match="Invalid parameter"):
-        tagger.set_params(shrink=0.1)
+        tagger.set_params(hidden=10)
 
 
 def test_fit_of_what_is_no_cohort_says_how_to_make_one() -> None:

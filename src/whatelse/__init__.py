@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from whatelse._renamed import Renamed
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 _PUBLIC = {
     "Code": "visits",

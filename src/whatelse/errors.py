@@ -8,6 +8,7 @@ WhatelseError
 ├── CohortError        a cohort folder is damaged, or two cohorts do not belong together
 ├── ModelError         numbers that are not a noisy-or model: names the condition or finding
 ├── ModelFileError     a model file is damaged, of another version, or not a model file at all
+│   └── SignatureError a file is not signed by a key that is trusted (`model_file/`)
 ├── QueryError         a question the model cannot be asked (an index out of range, a tag both confirmed and rejected)
 ├── NotFittedError     a Tagger was used before fit or load
 ├── StoreError         the decisions' database cannot be opened or written (`store/`)

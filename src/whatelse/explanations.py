@@ -76,6 +76,12 @@ class Tag:
         rare = math.log(max(self.probability, 1e-12)) - SURPRISE * math.log(max(self.baseline, 1e-12))
         return rare + DANGER * self.danger - SYMPTOM * (self.kind == "symptom")
 
+    @property
+    def worth(self) -> bool:
+        """Whether it stands out: not stated by the record, possible, and likelier than usual."""
+        least = POSSIBLE_COMPLAINT if self.kind in COMPLAINTS else POSSIBLE
+        return not self.stated and self.probability >= least and self.times >= NEWS
+
     def is_form_of(self, other: Tag) -> bool:
         """Whether one of two conditions is a wider form of the other."""
         return self.condition in other.wider or other.condition in self.wider
@@ -107,9 +113,7 @@ class Suggestions(Printed):
         """
         out: list[Tag] = []
         for tag in self.tags:
-            least = POSSIBLE_COMPLAINT if tag.kind in COMPLAINTS else POSSIBLE
-            worth = not tag.stated and tag.probability >= least and tag.times >= NEWS
-            if worth and not any(tag.is_form_of(above) for above in out):
+            if tag.worth and not any(tag.is_form_of(above) for above in out):
                 out.append(tag)
         return tuple(out)
 

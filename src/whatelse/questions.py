@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CANDIDATES = 16  # questions weighed exactly, out of those that look most telling
 TOLERANCE = 1e-3  # of the posteriors by which questions are ranked
 TELLING = 1e-4  # bits: a question expected to tell less is not asked
+MOVES = 0.05  # change of a probability: the shipped model asks only where an answer moves its condition by so much
 FITS = 0.15  # a finding whose causes are rarer than that in patients of this age and sex is not asked about
 DANGEROUS, DANGEROUS_PROBABILITY, DANGEROUS_TIMES = 3, 0.002, 5.0  # conditions asked about though they are not shown
 LASTING, LASTING_PROBABILITY = ("chronic", "social"), 0.3  # asked about only if this likely
@@ -69,6 +70,8 @@ def ask(reading: Reading, known: Known, about: str | None, most: int) -> tuple[Q
         condition, name = tagger.conditions_[i], names[k]
         if information[k] < TELLING or len(questions) == most:
             break
+        if tagger.profiles_ and about is None and np.abs(after[:, k, i] - now.marginals[i]).max() < MOVES:
+            continue
         related = any(name in wider.get(q.finding, ()) or q.finding in wider.get(name, ()) for q in questions)
         if tagger.profiles_ and about is None and (related or asked[condition] == MOST_ABOUT):
             continue
@@ -141,7 +144,8 @@ def _ease(reading: Reading, names: list[str]) -> Floats:
 
 
 def _fits(reading: Reading, findings: Ints) -> Bools:
-    """Whether each finding fits the patient: its causes are at least FITS times as common at this age and sex.
+    """Whether each finding fits the patient: it is asked about at this age, and its causes are at least FITS times as
+    common at this age and sex.
 
     For the sex the mean is geometric: a cause that both sexes have does not make heavy periods a man's finding.
     """
@@ -152,6 +156,11 @@ def _fits(reading: Reading, findings: Ints) -> Bools:
     causes = causes / np.maximum(causes.sum(0), 1e-12)
     age, sex = np.exp(reading.brought("age:")) @ causes, np.exp(reading.brought("sex:") @ causes)
     fits: Bools = (np.minimum(age, sex) >= FITS) | (causes.sum(0) == 0)
+    if (years := reading.visit.age) is None:
+        return fits
+    names, ages = reading.tagger.vocabulary_.names, reading.tagger.ages_
+    between = (ages.get(names[j], (0.0, np.inf)) for j in findings.tolist())
+    fits &= np.array([low <= years < high for low, high in between], bool)
     return fits
 
 

@@ -34,8 +34,10 @@ FLARE = 0.5  # a chronic condition that is named is known; it is news if the fin
 FLARE_TOLERANCE = 0.01  # of the probability that is compared with it
 MOST_LIKELY, ALERTS = 4, 3  # conditions that are shown as likely, and that must not be missed, at most
 DEADLY, GRAVE = 3, 2  # danger
-LEAST = 0.1  # of a condition that is shown as likely
-SURE, SURE_LASTING = 0.9, 0.5  # of a condition, and of a chronic one, that is likely whatever speaks for it
+LEAST, LEAST_GRAVE = 0.15, 0.1  # of a condition that is shown as likely
+LIKELY, LIKELY_DEADLY = 0.3, 0.15  # of a condition of danger GRAVE and DEADLY that is shown whatever speaks for it
+LIKELY_WIDER = 0.2  # of a wider form of a condition that stands above it
+SURE, SURE_LASTING = 0.9, 0.8  # of a condition, and of a chronic one, that is likely whatever speaks for it
 SPECIFIC, RATHER_SPECIFIC = 8.0, 4.0  # times as common in cases as in all visits
 MISSED, MISSED_TIMES = 0.03, 20.0  # probability, and times the usual, of a condition that must not be missed
 NAMED = 0.5  # probability of a condition that words of the record name, to be shown as known
@@ -262,9 +264,11 @@ def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestion
     Each open condition is in one part at most; what is in none is not shown.
 
     known          the record names it, states it as a symptom, or a narrower condition that is known implies it
-    likely         at least LEAST and above the usual, and SURE or for a finding that is rather specific to it (a
-                   chronic condition below GRAVE: SURE_LASTING); the MOST_LIKELY best, chronic ones last; shown
-                   likeliest first. Symptoms are no answer
+    likely         at least LEAST (of danger GRAVE: LEAST_GRAVE) and above the usual, and SURE or for a finding that is
+                   rather specific to it (a chronic condition below GRAVE: SURE_LASTING; one of danger GRAVE or DEADLY
+                   that is not chronic: LIKELY or LIKELY_DEADLY will do); the MOST_LIKELY best, chronic ones last;
+                   shown likeliest first. A wider form of a condition that stands above it: if LIKELY_WIDER. Symptoms
+                   are no answer
     must_not_miss  not likely, but dangerous (3), at least MISSED and MISSED_TIMES the usual, for a finding that is
                    specific to it, and no form of a condition that is likely; at most ALERTS
     """
@@ -274,13 +278,20 @@ def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestion
     implied = {up for name in (*told, *known.confirmed) for up in _wider(reading, name)}
     open_tags = [tag for tag in found.tags if tag.condition not in told and tag.condition not in implied]
     likely: list[Tag] = []
-    for tag in replace(found, tags=tuple(open_tags)).candidates:  # a form of what is known is news
+    first = set(replace(found, tags=tuple(open_tags)).candidates)  # a form of what is known is news
+    for tag in open_tags:
         profile = profiles.get(tag.condition)
-        worth = tag.kind not in COMPLAINTS and tag.probability >= LEAST and tag.probability > tag.baseline
+        stands = tag in first or (tag.worth and tag.probability >= LIKELY_WIDER)
+        if not stands or any(tag.is_form_of(above) for above in likely):
+            continue
+        least = LEAST_GRAVE if tag.danger >= GRAVE else LEAST
+        worth = tag.kind not in COMPLAINTS and tag.probability >= least and tag.probability > tag.baseline
         if tag.kind == "chronic" and tag.danger < GRAVE:
             sure = tag.probability >= SURE_LASTING
         else:
-            sure = profile is None or tag.probability >= SURE or _presented(reading, tag, RATHER_SPECIFIC)
+            grave = tag.danger >= GRAVE and tag.kind != "chronic"
+            enough = SURE if not grave else LIKELY_DEADLY if tag.danger >= DEADLY else LIKELY
+            sure = profile is None or tag.probability >= enough or _presented(reading, tag, RATHER_SPECIFIC)
         if worth and sure:
             likely.append(tag)
     likely.sort(key=lambda tag: tag.kind == "chronic")  # what is new comes before what the patient lives with

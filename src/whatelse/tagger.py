@@ -315,6 +315,7 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tagger.history_, tagger.converged_, tagger.digest_ = (), True, shipped.digest
         tagger.notes_ = {"noise_rates": GIVEN, "knowledge": name}
         tagger._profiles, tagger._titles, tagger._wider = shipped.profiles, shipped.titles, shipped.wider
+        tagger._ages = shipped.ages
         return tagger
 
     # ---- from names to arrays
@@ -385,6 +386,12 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Finding -> what a person reads, of models made from the knowledge base; empty for others."""
         titles: Mapping[str, str] = self.__dict__.get("_titles", {})
         return titles
+
+    @property
+    def ages_(self) -> Mapping[str, tuple[float, float]]:
+        """Finding -> ages between which it is asked about; one that is not here is asked about at any age."""
+        ages: Mapping[str, tuple[float, float]] = self.__dict__.get("_ages", {})
+        return ages
 
     def title(self, name: str) -> str:
         """What a person reads for a condition or a finding."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_the_share_of_false_warnings_is_kept(rng: np.random.Generator) -> None:
 def test_without_labels_only_coverage_and_overlap_are_known(rng: np.random.Generator) -> None:
     for check in check_anchors(make(rng, N=500, labels=False)):
         assert check.precision is check.recall is check.positives is None and check.dependent == ()
-        json.dumps(check.to_json(), allow_nan=False)
+        json.dumps(asdict(check), allow_nan=False)
 
 
 def test_few_visits_or_none(rng: np.random.Generator) -> None:

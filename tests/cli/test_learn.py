@@ -39,18 +39,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_fit_says_what_was_learned_and_what_is_next(folder: Path) -> None:
-    out = run("fit", folder / "train", "--learner", "moments", "--setting", "shrink=0.5", "--out", folder / "m")
+    out = run("fit", folder / "train", "--learner", "moments", "--out", folder / "m")
     assert "learned 23 conditions x" in out and "2,500 visits" in out and "moments, converged" in out
     assert f"next: whatelse evaluate {folder / 'm'}" in out
-    assert Tagger.load(folder / "m").settings == {"shrink": 0.5}
 
 
 def test_fit_by_default_and_what_it_refuses(folder: Path) -> None:
-    run("fit", folder / "train", "--out", folder / "d")
+    run("fit", folder / "train", "--setting", "knowledge=false", "--out", folder / "d")
+    assert Tagger.load(folder / "d").settings == {"knowledge": False}
     assert "there is no learner 'magic'" in run(
         "fit", folder / "train", "--learner", "magic", "--out", folder / "x", code=2
     )
-    assert "needs NAME=VALUE" in run("fit", folder / "train", "--setting", "shrink", "--out", folder / "x", code=2)
+    assert "needs NAME=VALUE" in run("fit", folder / "train", "--setting", "knowledge", "--out", folder / "x", code=2)
     assert not (folder / "x").exists()
 
 

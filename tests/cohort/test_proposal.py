@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +81,11 @@ def test_build_proposes_conditions_and_writes_them_to_edit(tmp_path: Path) -> No
     assert "syncope" in AnchorSet.load(written).names
     again = CliRunner().invoke(app, [*build[:3], str(tmp_path / "other"), "--conditions", str(written)])
     assert again.exit_code == 0 and "occur often enough" not in again.output, again.output
+    checked = CliRunner().invoke(app, ["anchors", "check", str(tmp_path / "cohort")])
+    assert re.search(r"and \d+ more", checked.output.split("what fired")[1]), checked.output  # not all 50 phrases
+    assert CliRunner().invoke(app, build).exit_code == 0  # what is there is what is proposed
+    written.write_text(written.read_text("utf-8") + "# mine\n", encoding="utf-8")
     refused = CliRunner().invoke(app, build)
-    assert refused.exit_code == 2 and "may have been edited" in refused.output
+    assert refused.exit_code == 2 and "differs from what is proposed" in refused.output
     shipped = CliRunner().invoke(app, [*build[:2], "--conditions", "emergency-23"])
     assert shipped.exit_code == 0 and "(23 of them anchors)" in shipped.output

@@ -195,11 +195,12 @@ def test_what_is_remembered_of_codes_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("damage", ["names", "counts", "conditions", "bigrams"])
 def test_a_damaged_vocabulary_is_refused(vocabulary: Vocabulary, damage: str) -> None:
+    whole = vocabulary.to_json()
     for wrong in ("x", [3], [[1, 2]], None):
         with pytest.raises(CohortError):
-            Vocabulary.from_json(vocabulary.to_json() | {damage: wrong})
+            Vocabulary.from_json(whole | {damage: wrong})
     with pytest.raises(CohortError):
-        Vocabulary.from_json({k: v for k, v in vocabulary.to_json().items() if k != damage})
+        Vocabulary.from_json({k: v for k, v in whole.items() if k != damage})
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,6 @@ def results() -> dict[str, Any]:
         },
         "plan": {
             "protocol": "paper",
-            "few_labels": None,
             "seed": 0,
             "draws": 3,
             "nvil": {"epochs": 4, "burn_in": 2, "samples": 10, "learning_rate": 1e-4, "minibatch": 20, "supervised": 1.0, "l2": [0, 0.1]},  # noqa: E501

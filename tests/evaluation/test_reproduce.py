@@ -14,9 +14,8 @@ from tests.support.small_department import cohort, visits
 from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError, ModelError
-from whatelse.evaluation.experiment import random_start
 from whatelse.evaluation.measures import compare, measure, share_closed, top_terms
-from whatelse.evaluation.reproduce import Plan, reproduce
+from whatelse.evaluation.reproduce import Plan, random_start, reproduce
 from whatelse.evaluation.rows import ELKAN_NOTO, FINAL, INIT, NAIVE, ORACLE, OURS, RANDOM, ROWS, TAUGHT, TOLERANT
 from whatelse.learning import learners as learning
 from whatelse.learning.paper.nvil_course import HeldoutAnchors, NvilSettings, hold_out, run_course
@@ -87,15 +86,6 @@ def test_the_papers_protocol_learns_from_multi_condition_visits() -> None:
     used = len(cohort().multi())
     assert found["data"]["train"]["used"] == used - used // 10 and found["data"]["select"] == used // 10
     assert found["data"]["test"]["used"] == len(cohort("test").multi())
-
-
-def test_few_labels_give_other_rates() -> None:
-    plan = replace(QUICK, few_labels=300, without=("nvil", TOLERANT, ELKAN_NOTO, OURS, TAUGHT, INIT))
-    found = reproduce(cohort(), cohort("test"), plan)
-    width = [np.diff(entry["intervals"]["sensitivity"])[0] for entry in found["rates"].values()]
-    assert np.mean(width) > 0.2 and found["plan"]["few_labels"] == 300
-    with pytest.raises(CohortError, match="--few-labels 99999"):
-        reproduce(cohort(), cohort("test"), replace(QUICK, few_labels=99_999))
 
 
 def test_cohorts_that_cannot_be_used() -> None:
@@ -172,7 +162,7 @@ def test_without_torch_the_rows_are_left_out_and_it_is_said(monkeypatch: pytest.
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     found = reproduce(cohort(), cohort("test"), replace(QUICK, without=(TOLERANT, ELKAN_NOTO, OURS, TAUGHT)))
     assert {e["model"] for e in found["left_out"] if "pip install 'whatelse[nvil]'" in e["why"]} == {FINAL, RANDOM}
-    monkeypatch.setitem(__import__("sys").modules, "whatelse.learning.paper.nvil.learner", None)
+    monkeypatch.setitem(__import__("sys").modules, "whatelse.learning.paper.nvil", None)
     with pytest.raises(ModelError, match=r"pip install 'whatelse\[nvil\]'"):
         Tagger("nvil").fit(cohort())
 

@@ -15,6 +15,7 @@ from whatelse.annotators import AnchorSet
 from whatelse.cli import app
 from whatelse.explanations import Suggestions
 from whatelse.knowledge import load_knowledge
+from whatelse.knowledge.base import asked_of
 from whatelse.knowledge.entries import plain
 from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import LISTED, compile_knowledge
@@ -328,3 +329,40 @@ def test_a_feverish_newborn_who_feeds_badly_may_be_septic(tagger: Tagger) -> Non
 def test_a_landing_on_the_hand_is_no_cut(tagger: Tagger) -> None:
     found = probability(tagger, 11, "M", "was riding a skateboard when he landed on his right hand")
     assert found["hand_laceration"] < 0.15
+
+
+def test_a_finding_at_one_site_says_nothing_of_injuries_of_another(tagger: Tagger) -> None:
+    net = compile_knowledge(load_knowledge())
+    shoulder, sprain = net.conditions.index("shoulder_dislocation"), net.conditions.index("ankle_sprain")
+    knee, ankle = net.names.index("knee_pain"), net.names.index("ankle_pain")
+    assert net.linear[shoulder, knee] < -0.5 and net.linear[sprain, ankle] == 0
+    found = tagger.read(Visit("v", age=35, sex="M", triage_note="fell, knee pain")).suggest()
+    assert "shoulder_dislocation" not in found.part_of
+
+
+@pytest.mark.parametrize("site", ["shoulder", "hip"])
+def test_a_fall_onto_a_part_of_the_body_keeps_the_part(tagger: Tagger, site: str) -> None:
+    reading = tagger.read(Visit("v", age=45, sex="M", triage_note=f"fell onto his L {site}"))
+    assert f"{site}_landing" in reading.places
+
+
+def test_small_children_are_not_asked_what_they_cannot_say(tagger: Tagger) -> None:
+    for text, age in (("hit head, vomited", 2), ("fever, cough", 1), ("fell down stairs", 10), ("fell", 80)):
+        asked = tagger.read(Visit("v", age=age, sex="M", triage_note=text)).ask(most=12)
+        for question in asked:
+            low, high = tagger.ages_.get(question.finding, (0, 200))
+            assert low <= age < high, (text, question.finding)
+
+
+def test_every_finding_with_an_age_is_a_concept() -> None:
+    base = load_knowledge()
+    assert not [name for name in asked_of() if base.concept(name) is None]
+
+
+def test_what_is_grave_and_likely_is_shown_whatever_speaks_for_it(tagger: Tagger) -> None:
+    for case in VIGNETTES:
+        found = asked(tagger, case)
+        deadly = [t for t in found.candidates if t.danger == 3 and t.probability >= 0.5 and t.kind == "disease"]
+        shown = [t for t in found.tags if t.condition in found.part_of]
+        for tag in deadly[:1]:
+            assert any(tag is t or tag.is_form_of(t) for t in shown), (case["text"], tag.condition)

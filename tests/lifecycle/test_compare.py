@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_the_model_that_saw_the_truth_is_better(found: Comparison, models: tuple
     for row, other in zip(found.rows, back.rows, strict=True):
         assert row.difference == pytest.approx(-other.difference) and row.low <= row.difference <= row.high
     assert len(found.by_condition) == 23
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(asdict(found), allow_nan=False)
 
 
 def test_a_model_is_not_worse_than_itself(models: tuple[Tagger, Tagger]) -> None:

@@ -36,10 +36,7 @@ def made_up(n: int, visits: int, rng: np.random.Generator) -> tuple[Vocabulary, 
 
 def week_of(rates: np.ndarray, visits: int, begins: date, rng: np.random.Generator) -> Week:
     days = {begins + timedelta(days=d): (visits // 7, rng.binomial(visits // 7, rates)) for d in range(7)}
-    week = Week(begins, visits // 7 * 7, days, sum(counts for _, counts in days.values()))
-    share = rng.normal(0.3, 0.1, week.visits)
-    week.unknown, week.unknown_squared, week.with_words = share.sum(), (share**2).sum(), week.visits
-    return week
+    return Week(begins, days, rng.normal(0.3, 0.1, visits // 7 * 7).tolist())
 
 
 def test_weeks_without_drift_bring_few_sentences_and_months_with_it_do() -> None:

@@ -17,7 +17,7 @@ from safetensors.numpy import save as write_tensors
 
 import whatelse.model_file.file as modelfile
 from whatelse import __version__
-from whatelse.errors import ModelFileError
+from whatelse.errors import ModelFileError, OutputError
 from whatelse.model_file.file import ModelFile, load, save
 from whatelse.noisyor import JointModel, NoisyOr
 from whatelse.noisyor.evidence import Evidence
@@ -138,14 +138,14 @@ def test_a_failed_save_leaves_the_old_file(saved: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ModelFileError, match=r"cannot be written \(No space left"):
+    with pytest.raises(OutputError, match=r"cannot be written \(No space left"):
         save(saved, small(learned={}))
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
 
 
 def test_saving_needs_a_folder_and_plain_json(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot be written"):
         save(tmp_path / "missing" / "model", small())
     for wrong in ({"path": Path("x")}, {"loss": float("nan")}):
         with pytest.raises(ModelFileError, match="must be plain JSON"):

@@ -20,7 +20,7 @@ import pytest
 from tests.support.serving import live, service, wanted
 from whatelse.server import Service
 from whatelse.server import admission_control as admission
-from whatelse.server import background_tasks as chores
+from whatelse.server import run as chores
 from whatelse.server import worker_pools as pools
 from whatelse.server.admission_control import AdmissionControl
 from whatelse.server.worker_pools import URGENT, Busy, WorkerPool, urgency

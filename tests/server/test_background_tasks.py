@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from whatelse.errors import InputError, ModelFileError
-from whatelse.server import background_tasks as chores
 from whatelse.server import run, service
+from whatelse.server import run as chores
 from whatelse.server.worker_pools import Busy, WorkerPool
 from whatelse.server.workers import _said
 
@@ -34,8 +34,7 @@ def _until_idle(work: Any, done: asyncio.Event) -> None:
 def test_another_process_s_model_is_followed_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
     tries, done = iter((Busy(1.0), RuntimeError("secret"), None)), asyncio.Event()
 
-    async def follow(_: object, digest: str) -> None:
-        assert digest == "new"
+    def submit(_: object) -> None:
         if (problem := next(tries)) is not None:
             raise problem
         done.set()
@@ -43,15 +42,36 @@ def test_another_process_s_model_is_followed_at_last(monkeypatch: pytest.MonkeyP
     async def newest(_: object) -> str:
         return "new"
 
-    monkeypatch.setattr(chores, "_follow", follow)
     monkeypatch.setattr(chores, "LOOK", 0.0)
     opened: Any = SimpleNamespace(
         tagger=SimpleNamespace(digest_="old"),
         admissions=SimpleNamespace(under_way=1),
-        pools=SimpleNamespace(access=SimpleNamespace(run=newest)),
+        pools=SimpleNamespace(access=SimpleNamespace(run=newest), slow=SimpleNamespace(submit=submit)),
         store=SimpleNamespace(newest_model=None, engine=None),
         settings=SimpleNamespace(audit_days=0, cds_days=0, watch_model=0),
     )
+    _until_idle(chores.chores(opened), done)
+
+
+def test_a_model_that_served_here_before_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = asyncio.Event()
+    announced = iter(["first", "second", "second"])  # the second by this process itself
+    opened: Any = SimpleNamespace(
+        tagger=SimpleNamespace(digest_="first"),
+        admissions=SimpleNamespace(under_way=1),
+        store=SimpleNamespace(newest_model=None, engine=None),
+        settings=SimpleNamespace(audit_days=0, cds_days=0, watch_model=0, smart_client_id=""),
+    )
+
+    async def newest(_: object) -> str:
+        found = next(announced, "first")  # and then the first by another
+        opened.tagger.digest_ = "second" if found == "second" else opened.tagger.digest_
+        return found
+
+    opened.pools = SimpleNamespace(
+        access=SimpleNamespace(run=newest), slow=SimpleNamespace(submit=lambda _: done.set())
+    )
+    monkeypatch.setattr(chores, "LOOK", 0.0)
     _until_idle(chores.chores(opened), done)
 
 
@@ -72,14 +92,14 @@ def test_a_model_file_is_watched_on_while_too_much_waits(tmp_path: Path, monkeyp
         admissions=SimpleNamespace(under_way=0),
     )
     stamps = iter([(1, 1, 1)])
-    monkeypatch.setattr(chores, "_stamp", lambda _: next(stamps, (2, 2, 2)))
+    monkeypatch.setattr(chores, "stamp", lambda _: next(stamps, (2, 2, 2)))
     _until_idle(chores.chores(opened), done)
     assert len(tries) == 2
 
 
 @pytest.mark.parametrize("problem", [ModelFileError("m: cannot be read"), MemoryError("secret")])
 def test_a_model_that_cannot_be_loaded_is_said_to_be_none(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    def reload() -> str:
+    def reload(announce: bool) -> str:
         raise problem
 
     slow = WorkerPool("slow", 1)

@@ -12,7 +12,7 @@ import pytest
 
 from whatelse.annotators import AnchorSet
 from whatelse.cohort import Cohort, build_cohort
-from whatelse.cohort.bands import band, band_names, bands_of, learn_cuts
+from whatelse.cohort.bands import band_names, bands_of, learn_cuts
 from whatelse.errors import CohortError, InputError
 from whatelse.sources import SOURCES, read_visits, write_visits
 from whatelse.sources.description import describe
@@ -197,7 +197,7 @@ def test_bands_part_values_evenly_and_keep_ties_together(rng: np.random.Generato
     for value, k in zip(values[:200], where, strict=False):  # the slow, obvious version
         low = -np.inf if k == 0 else cuts[k - 1]
         high = np.inf if k == len(cuts) else cuts[k]
-        assert low <= value < high and band(cuts, value) == k
+        assert low <= value < high and bands_of(cuts, value) == k
     assert learn_cuts([3, 3, 3], 5) == () and learn_cuts([], 5) == ()
     assert learn_cuts([0] * 90 + [1] * 10, 4) == ()  # all quantiles are the lowest value: nothing to tell apart
     assert learn_cuts([0] * 60 + [1] * 40, 4) == (1.0,)

@@ -112,6 +112,15 @@ def test_letters_for_sex_columns_about_no_health_and_a_first_column_of_ids(tmp_p
     assert inspect_file(tmp_path / "s.csv").to_map()["sex"]["values"] == {"H": "M", "M": "F"}
 
 
+def test_short_names_of_age_and_sex_and_names_of_staff(tmp_path: Path) -> None:
+    rows = [f"{i},{20 + i % 60},{i % 30},{'MF'[i % 2]},{('Ng', 'Roy', 'Diaz')[i % 3]}" for i in range(80)]
+    (tmp_path / "t.csv").write_text("\n".join(["Case,Yrs,Pack yrs,M/F,Seen by", *rows]), encoding="utf-8")
+    found = inspect_file(tmp_path / "t.csv")
+    made = found.to_map()
+    assert (made["age"], made["sex"]) == ("Yrs", "M/F") and "Pack yrs" in made["numbers"]
+    assert [g.name for g in found.columns if "health" in g.why] == ["Seen by"]
+
+
 def test_rows_that_cannot_be_decoded_are_said_and_the_next_command_skips_them(tmp_path: Path) -> None:
     rows = [f"{i};{i % 90};Patient klagt \xfcber Schmerzen seit {i} Tagen".encode("latin-1") for i in range(200)]
     rows[50] = rows[50].replace(b"Tagen", b"T\x81gen")

@@ -58,7 +58,7 @@ def make(year: int = 2018, **values: object) -> nhamcs.Visit:
     for name, value in values.items():
         record |= {f"{name}{k}": v for k, v in enumerate(value, 1)} if isinstance(value, tuple) else {name: value}
     labels = {"rfv": {"10100": "Fever"}, "icd10": {"R51-": "Headache"}}
-    return nhamcs.VisitMaker(Path("ed.zip"), labels)(7, record)
+    return nhamcs.VisitMaker(Path("ed.zip"), labels)(record, 7)
 
 
 def test_one_record() -> None:

@@ -23,7 +23,7 @@ from whatelse.tagger import Tagger
 
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 from whatelse import spark as on_spark
-from whatelse.spark.building import Left
+from whatelse.sources.report import Report
 from whatelse.spark.session import java
 
 if not java():
@@ -130,11 +130,11 @@ def test_rows_that_cannot_be_used(spark: Any, files: list[str], tmp_path: Path) 
         with pytest.raises(InputError) as there:
             build_cohort(read_visits(some))
         assert str(here.value) == str(there.value)
-    left, reader = Left(), read_visits(made, on_error="skip")
+    left, reader = Report(), read_visits(made, on_error="skip")
     wanted = build_cohort(reader, max_terms=300)
     visits = on_spark.read_visits(spark.read.parquet(*made), on_error="skip")
     on_spark.build_cohort(visits, out=tmp_path / "cohort", max_terms=300, left=left)
-    assert left.rows == reader.left_out and left.rows["duplicate id"] == 1
+    assert left.left_out == reader.left_out and left.left_out["duplicate id"] == 1
     assert_same(tmp_path / "cohort", wanted)
 
 

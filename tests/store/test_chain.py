@@ -243,7 +243,7 @@ def test_text_that_no_database_keeps_is_refused_before_the_writer(store: Store, 
 
 def test_a_poisoned_decision_fails_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the check before the writer miss one: the others of its batch are recorded all the same."""
-    monkeypatch.setattr(store_module, "check", lambda _: None)
+    monkeypatch.setattr(store_module.history, "check", lambda _: None)
     with store.engine.connect().execution_options(writes=True) as connection, connection.begin():
         connection.execute(sa.select(schema.chain_head).with_for_update())  # everybody waits, so it is one batch
         waiting = [store.record(decide(visit=f"v{k}")) for k in range(20)]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from tests.support.bigrams import join_bigrams
 from whatelse.cohort import Vocabulary
-from whatelse.cohort.bands import band, band_names
+from whatelse.cohort.bands import band_names, bands_of
 from whatelse.cohort.coded import code_name
 from whatelse.text import Token, tokenize
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Visit
@@ -46,7 +46,7 @@ def present(vocabulary: Vocabulary, visit: Visit) -> set[str]:
         found.add(f"sex:{visit.sex}")
     for name, value in visit.numbers or ():
         if cuts := vocabulary.bands.get(name):
-            found.add(band_names(name, cuts)[band(cuts, value)])
+            found.add(band_names(name, cuts)[bands_of(cuts, value)])
     return found & set(vocabulary.names)
 
 

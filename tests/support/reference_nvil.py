@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from whatelse.learning.paper.nvil.learner import NvilSettings
-from whatelse.learning.paper.nvil.training import Batch, Training
+from whatelse.learning.paper.nvil import Training
+from whatelse.learning.paper.nvil_course import NvilSettings
 from whatelse.noisyor.params import NoisyOr
 
 M, N_FINDINGS = 4, 9
@@ -57,28 +57,28 @@ def every_state(visits: int) -> torch.Tensor:
 
 
 def exact_objective(
-    t: Training, batch: Batch, u: torch.Tensor, phi: torch.Tensor, extra: torch.Tensor
+    t: Training, x: torch.Tensor, u: torch.Tensor, phi: torch.Tensor, extra: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Bound and supervised term summed over visits, enumerated, written from the paper's equations."""
-    f, leak = torch.sigmoid(-u[:, :-1]).T, torch.sigmoid(u[:, -1])
-    f = torch.where(t.free[:, :-1].T, f, torch.tensor(t.start.fail))
-    leak = torch.where(t.free[:, -1], leak, torch.tensor(t.start.leak))
+    f, leak = torch.sigmoid(-u[:-1]), torch.sigmoid(u[-1])
+    f = torch.where(t.free[:-1], f, torch.tensor(t.start.fail))
+    leak = torch.where(t.free[-1], leak, torch.tensor(t.start.leak))
     prior, states = torch.tensor(t.start.prior), torch.as_tensor(STATES)
-    x = (batch.x[:, :-1] + t.visits.centre).round()
     absent = (1 - leak) * torch.exp(states @ f.log())
     log_p = x @ (1 - absent).log().T + (1 - x) @ absent.log().T
     log_p = log_p + states @ prior.log() + (1 - states) @ (1 - prior).log()
-    q = torch.sigmoid(batch.x @ phi.T)
+    seen = torch.cat([x - t.centre, torch.ones(len(x), 1)], 1)
+    q = torch.sigmoid(seen @ phi.T)
     log_q = q.log() @ states.T + (1 - q).log() @ (1 - states).T
-    censored = batch.x.clone()
+    censored = seen.clone()
     censored[:, torch.as_tensor(ANCHORS)] = 0
     s, a = torch.sigmoid(censored @ phi.T + extra), x[:, torch.as_tensor(ANCHORS)]
     return (log_q.exp() * (log_p - log_q)).sum(), (a * s.log() + (1 - a) * (1 - s).log()).sum()
 
 
-def exact_gradients(t: Training, batch: Batch, supervised: float) -> dict[str, torch.Tensor]:
+def exact_gradients(t: Training, x: torch.Tensor, supervised: float) -> dict[str, torch.Tensor]:
     """By automatic differentiation of the enumerated objective."""
-    leaves = {name: t.parameters[name].clone().requires_grad_() for name in ("u", "phi", "phi_extra")}
-    bound, anchor_term = exact_objective(t, batch, *leaves.values())
+    leaves = {name: t.parameters[name].detach().clone().requires_grad_() for name in ("u", "phi", "phi_extra")}
+    bound, anchor_term = exact_objective(t, x, *leaves.values())
     (bound + supervised * anchor_term).backward()  # type: ignore[no-untyped-call]
     return {name: leaf.grad for name, leaf in leaves.items()}

@@ -17,7 +17,7 @@ NOTE = "72M fell, hit head, no LOC, BP 85/50, HR 121. h/o afib. ?SDH. frobnicate
 def test_note_says_mentions_values_age_and_what_was_ignored() -> None:
     note = READER.note(NOTE)
     found = {m.finding for m in note.mentions}
-    assert {"head_strike", "neg:loss_of_consciousness", "hypotension", "tachycardia"} <= found
+    assert {"head_impact", "neg:loss_of_consciousness", "hypotension", "tachycardia"} <= found
     assert {"atrial_fibrillation", "possible:subdural_hematoma"} <= found
     assert [(m.assertion, m.finding) for m in note.mentions if m.concept == "vomiting"] == [("hypothetical", "")]
     assert [word.text for word in note.ignored] == ["frobnicated"]

@@ -15,14 +15,13 @@ from tests.support.bench_department import CONDITIONS, has_seen_all, new_bench, 
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.anchor_uses import as_anchor
 from whatelse.annotators.discovery import edit
-from whatelse.annotators.discovery.phrases import from_visits
+from whatelse.annotators.discovery.trial import try_phrase
 from whatelse.annotators.label_set import LabelSet
 from whatelse.annotators.vote_files import read_votes
 from whatelse.cohort import Cohort, build_cohort
 from whatelse.cohort.findings import Finder
 from whatelse.errors import ConditionError, InputError, WhatelseError
-from whatelse.lifecycle.compare import ANCHOR_RANK, heldout_anchor_rows
-from whatelse.lifecycle.paired import ModelView, shared_conditions
+from whatelse.lifecycle.compare import ANCHOR_RANK, ModelView, heldout_anchor_rows, shared_conditions
 from whatelse.lifecycle.rebuild import records_of
 from whatelse.lifecycle.refit import held_out
 from whatelse.noisyor.heldout_metrics import heldout_anchor_draws
@@ -30,11 +29,10 @@ from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
 from whatelse.workbench.folder import read_judged
-from whatelse.workbench.jobs import Job
 from whatelse.workbench.label_queue import Queue, Sheet, open_sheet
 from whatelse.workbench.overview import lesson_of, overview, own_labels
 from whatelse.workbench.records import Records
-from whatelse.workbench.training import changes, learn, some_of
+from whatelse.workbench.training import Job, changes, learn, some_of
 from whatelse.workbench.workbench import Workbench
 
 
@@ -90,17 +88,15 @@ def test_a_phrase_is_found_where_it_would_fire_and_nowhere_else() -> None:
         "bitedog",
     ]
     visits = [visit(k, note) for k, note in enumerate(notes)]
-    cohort = build_cohort(visits, ZZZ)
+    cohort = build_cohort(visits, ZZZ, lexicon="none")
     records = Records(cohort, [visit(99, "dog bite"), *reversed(visits)])
     for phrase in ("h/a", "dog bite", "po", "dog. bite", "daily", "nowhere"):
         anchor = as_anchor(phrase)
         slow = Finder(AnchorSet.from_json({"conditions": [{"name": "t", "anchors": {"notes": [phrase]}}]}))
         expected = [k for k, v in enumerate(visits) if slow.anchor_mentions([v])]
-        assert records.having(anchor, "default").tolist() == expected, phrase
-        table = from_visits(cohort, visits, min_visits=1)
-        assert records.having(anchor, "default", table).tolist() == expected, phrase
-    found = records.excerpts(as_anchor("dog bite"), "default", [2, 3, 0])
-    assert {row: e.text[e.start : e.end] for row, e in found.items()} == {2: "Dog  bite", 3: "dog-bite"}
+        assert records.having(anchor).tolist() == expected, phrase
+    _, found = try_phrase(cohort, "x", "dog bite", visits)
+    assert {e.visit: e.text[e.start : e.end] for e in found} == {"v2": "Dog  bite", "v3": "dog-bite"}
 
 
 def test_drugs_and_codes_are_found_in_their_fields() -> None:
@@ -119,13 +115,13 @@ def test_drugs_and_codes_are_found_in_their_fields() -> None:
         (("nothing", "drugs"), []),
     ]
     for anchor, rows in looks:
-        assert records.having(as_anchor(*anchor), "default").tolist() == rows, anchor
+        assert records.having(as_anchor(*anchor)).tolist() == rows, anchor
 
 
 def test_what_is_counted_agrees_with_the_cohort(shared: Workbench) -> None:
     """An anchor looked up in the records fires where the cohort, built by another way, says it does."""
     for condition in shared.cohort.vocabulary.anchors.conditions:
-        rows = [shared.records.having(a, shared.cohort.vocabulary.rules) for a in condition.anchors]
+        rows = [shared.records.having(a) for a in condition.anchors]
         fired = np.zeros(len(shared.cohort), bool)
         fired[np.concatenate(rows)] = True
         assert (fired == shared.cohort.A[:, shared.cohort.conditions.index(condition.name)]).all()
@@ -134,7 +130,7 @@ def test_what_is_counted_agrees_with_the_cohort(shared: Workbench) -> None:
 
 def test_a_look_says_what_a_phrase_is_worth(shared: Workbench) -> None:
     look = shared.look("uti", "  dysuria ")
-    rows = shared.records.having(as_anchor("dysuria"), "default")
+    rows = shared.records.having(as_anchor("dysuria"))
     Y, A = shared.cohort.Y, shared.cohort.A
     assert Y is not None
     assert (look.worth.fires, look.worth.gained) == (rows.size, (~A[rows, 0]).sum())
@@ -224,8 +220,8 @@ def test_the_queue_fills_in_the_sheet_of_label_next(bench: Workbench, tmp_path: 
     run("anchors", "label-next", bench.folder.cohort, "--model", bench.model, "--no-text", "--out", tmp_path / "l.csv")
     assert bench.folder.labels.read_bytes() == (tmp_path / "l.csv").read_bytes()  # the command writes the same file
     waiting = queue.waiting()
-    assert waiting is not None and len(waiting.visits) == 200 and waiting.done == 0
-    first, second = waiting.visits[:2]
+    assert waiting is not None and len(waiting.waiting) == 200 and waiting.done == 0
+    first, second = waiting.waiting[:2]
     queue.label(first, ["uti", "fall"], unknown=["headache"])
     queue.label(second, [])
     (votes,) = read_votes(bench.folder.labels, bench.cohort)
@@ -235,7 +231,7 @@ def test_the_queue_fills_in_the_sheet_of_label_next(bench: Workbench, tmp_path: 
     assert votes.visits == 2
     assert queue.record(first)[1] == {"uti": "1", "fall": "1", "headache": "", "abdominal pain": "0"}
     waiting = queue.waiting()
-    assert waiting is not None and waiting.done == 2 and first not in waiting.visits
+    assert waiting is not None and waiting.done == 2 and first not in waiting.waiting
     assert queue.take_back() == second and queue.take_back() == first and queue.take_back() is None
     assert not read_votes(bench.folder.labels, bench.cohort)[0].known.any()
     with pytest.raises(InputError, match="not a condition"):
@@ -252,10 +248,10 @@ def test_a_visit_of_which_nobody_can_tell_anything_is_not_asked_again(bench: Wor
     queue.choose(Tagger.load(bench.model), 0, lambda *_: None)
     waiting = queue.waiting()
     assert waiting is not None
-    first = waiting.visits[0]
+    first = waiting.waiting[0]
     queue.label(first, [], unknown=queue.names())
     waiting = queue.waiting()
-    assert waiting is not None and waiting.done == 1 and first not in waiting.visits
+    assert waiting is not None and waiting.done == 1 and first not in waiting.waiting
     assert not read_votes(bench.folder.labels, bench.cohort)[0].known.any()  # and it is no label
     assert queue.take_back() == first
 
@@ -282,7 +278,7 @@ def test_labels_of_the_sheet_come_before_those_of_the_records(bench: Workbench) 
     waiting = queue.waiting()
     assert waiting is not None
     truth = {v.id: v.truth or () for v in bench.records.visits}
-    for one in waiting.visits[:60]:
+    for one in waiting.waiting[:60]:
         queue.label(one, [c for c in queue.names() if c in truth[one]])
     said, source = lesson_of(bench.folder, bench.cohort)
     assert said.visits == own.visits and source == "labels.csv (60 visits) and the records' own labels"

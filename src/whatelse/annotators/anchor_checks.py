@@ -15,8 +15,7 @@ of not warning. Benjamini and Hochberg's procedure over all anchors and findings
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -74,10 +73,6 @@ class AnchorCheck:
     dependent: tuple[Dependence, ...]
     problems: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The check as JSON values."""
-        return asdict(self)
-
 
 def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -> list[AnchorCheck]:
     """Check every anchor, in the order of the conditions. O(m (nnz(X) + n)).
@@ -92,6 +87,13 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
     dependent = _dependence(known, fdr, min_odds) if known is not None else [()] * len(fires)
     rates = NoiseRates.from_labels(known.A, known.Y, cohort.conditions) if known is not None else None
     positives = known.Y.sum(0) if known is not None and known.Y is not None else None
+
+    def interval(name: str, i: int) -> tuple[float, float, float] | None:
+        if rates is None:
+            return None
+        low, high = rates.intervals[name][i]
+        return float(getattr(rates, name)[i]), float(low), float(high)
+
     checks = []
     for i, condition in enumerate(cohort.conditions):
         problems = []
@@ -110,20 +112,13 @@ def check_anchors(cohort: Cohort, *, fdr: float = 0.01, min_odds: float = 2.0) -
                 share=float(fires[i] / len(cohort)),
                 overlaps=overlaps(cohort, np.flatnonzero(cohort.A[:, i]), i),
                 positives=None if positives is None else int(positives[i]),
-                precision=_with_limits(rates, "ppv", i) if known is not None and known.A[:, i].any() else None,
-                recall=_with_limits(rates, "sensitivity", i) if positives is not None and positives[i] else None,
+                precision=interval("ppv", i) if known is not None and known.A[:, i].any() else None,
+                recall=interval("sensitivity", i) if positives is not None and positives[i] else None,
                 dependent=dependent[i],
                 problems=tuple(problems),
             )
         )
     return checks
-
-
-def _with_limits(rates: NoiseRates | None, name: str, i: int) -> tuple[float, float, float] | None:
-    if rates is None:
-        return None
-    low, high = rates.intervals[name][i]
-    return float(getattr(rates, name)[i]), float(low), float(high)
 
 
 def _dependence(known: Cohort, fdr: float, min_odds: float) -> list[tuple[Dependence, ...]]:
@@ -141,16 +136,12 @@ def _dependence(known: Cohort, fdr: float, min_odds: float) -> list[tuple[Depend
     certain[testable] = false_discovery_control(p[testable]) <= fdr
     warn = certain & ((odds >= min_odds) | (odds <= 1 / min_odds))
     names = known.vocabulary.names
-    out = []
-    for i in range(len(p)):
-        found = sorted(np.flatnonzero(warn[i]), key=lambda j: (p[i, j], -abs(observed[i, j] - expected[i, j])))
-        out.append(
-            tuple(
-                Dependence(names[j], int(observed[i, j]), float(expected[i, j]), float(odds[i, j]), float(p[i, j]))
-                for j in found
-            )
-        )
-    return out
+
+    def dependence(i: int, j: int) -> Dependence:
+        return Dependence(names[j], int(observed[i, j]), float(expected[i, j]), float(odds[i, j]), float(p[i, j]))
+
+    order = np.lexsort((-abs(observed - expected), p), axis=1)
+    return [tuple(dependence(i, j) for j in order[i] if warn[i, j]) for i in range(len(p))]
 
 
 def mantel_haenszel(A: Bools, Y: Bools, X: csr_matrix) -> tuple[Floats, Floats, Floats, Floats]:

@@ -8,8 +8,11 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from whatelse.annotators.anchors import DRUG_FIELDS, Anchor, Condition, Kind, plain_code
 from whatelse.errors import ConditionError
@@ -17,28 +20,7 @@ from whatelse.visits import Code
 
 _NHAMCS_KEYS = ("icd10_prefixes", "cause_prefixes", "anchor_reasons", "anchor_drugs")
 
-# The folder's short file names -> the names used everywhere else; other files keep their own.
-_NAMES = {
-    "abdominalpain": "abdominal pain",
-    "allergicreaction": "allergic reaction",
-    "backpain": "back pain",
-    "gibleed": "gi bleed",
-    "hiv": "hiv history",
-    "ich": "intracranial hemorrhage",
-    "kidneystone": "kidney stone",
-    "liver": "liver history",
-    "mvc": "vehicle collision",
-    "severesepsis": "severe sepsis",
-    "sexualassault": "sexual assault",
-    "si": "suicidal ideation",
-}
-_SOURCES = {
-    "chief complaint": ("chief_complaint",),
-    "triage note": ("triage_note",),
-    "mdcomments": ("md_comments",),
-    "med history": ("medication_history",),
-    "med dispensed": ("dispensed",),
-}
+_FOLDER = yaml.safe_load((files("whatelse.annotators") / "anchor_folder.yaml").read_text("utf-8"))
 
 
 def read_nhamcs(value: dict[str, Any], source: str) -> tuple[Condition, ...]:
@@ -80,7 +62,7 @@ def read_folder(folder: Path) -> tuple[Condition, ...]:
         kind: Kind = "history" if suffix == "history" else "acute"
         codes, anchors = _lines(path)
         title = legend.get(path.name, stem).capitalize()
-        out.append(Condition(_NAMES.get(stem, stem), title, kind, {"icd9": codes} if codes else {}, anchors))
+        out.append(Condition(_FOLDER["names"].get(stem, stem), title, kind, {"icd9": codes} if codes else {}, anchors))
     if not out:
         raise ConditionError(f"{inner}: no files of anchors here; needs files named <condition>_acute or _history")
     return tuple(out)
@@ -102,13 +84,13 @@ def _lines(path: Path) -> tuple[tuple[str, ...], tuple[Anchor, ...]]:
             raise ConditionError(f"{path}, line {number}: needs 'source|identifier'")
         if source == "icd9":
             codes.append(plain_code(Code("icd9", identifier)))
-        elif source not in _SOURCES:
-            known = ", ".join(["icd9", *_SOURCES])
+        elif source not in _FOLDER["sources"]:
+            known = ", ".join(["icd9", *_FOLDER["sources"]])
             raise ConditionError(f"{path}, line {number}: unknown source {source!r}; known are {known}")
         elif source.startswith("med "):
-            anchors[Anchor("code", identifier, _SOURCES[source], "gsn")] = None
+            anchors[Anchor("code", identifier, (_FOLDER["sources"][source],), "gsn")] = None
         else:
-            anchors[Anchor("phrase", identifier.replace("simnum", "#"), _SOURCES[source])] = None
+            anchors[Anchor("phrase", identifier.replace("simnum", "#"), (_FOLDER["sources"][source],))] = None
     return tuple(codes), tuple(anchors)
 
 

@@ -85,10 +85,10 @@ def mentions(
     conditions = tuple(Condition(str(a), str(a), "acute", {}, (anchor,)) for a, anchor in enumerate(anchors))
     if not conditions:
         return
-    finder = Finder(AnchorSet(conditions), rules, lexicon)
+    finder, phrases = Finder(AnchorSet(conditions), rules, lexicon), any(a.how == "phrase" for a in anchors)
     for visit in visits:
         seen: set[int] = set()
-        for there in finder.anchor_mentions([visit]):
+        for there in finder.anchor_mentions([visit]) if phrases else ():
             if there.condition not in seen:
                 seen.add(there.condition)
                 yield there.condition, _cut(visit, there.field, there.start, there.end, around)
@@ -120,7 +120,7 @@ def _problem(anchor: Anchor, finder: Finder) -> str | None:
 
 
 def _cut(visit: Visit, note: str, start: int, end: int, around: int) -> Excerpt:
-    """text[start:end] of a note with up to so many characters on either side; "…" where the note goes on."""
+    """text[start:end] of a note with up to `around` characters on either side; "…" where the note goes on."""
     text = getattr(visit, note)
     first, last = max(start - around, 0), min(end + around, len(text))
     before, after = "…" * (first > 0), "…" * (last < len(text))

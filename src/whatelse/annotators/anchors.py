@@ -8,6 +8,7 @@ the record) and with prefixes of billing codes that count as its truth in an eva
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -50,7 +51,8 @@ class Anchor:
         name, value = code.name.strip().lower(), self.value.lower()
         if self.how == "label":
             return name == value or name.startswith(value + "-")
-        return any(part.startswith(value) and not part[len(value) :][:1].isalnum() for part in _name_and_brands(name))
+        parts = (part.strip() for part in re.split(r"[\[\]()]", name))  # brand names are in brackets
+        return any(part.startswith(value) and not part[len(value) :][:1].isalnum() for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,8 @@ class AnchorSet:
     def __post_init__(self) -> None:
         if not self.conditions:
             raise ConditionError("no conditions are defined: at least one is needed")
-        seen: set[str] = set()
-        for condition in self.conditions:
-            if condition.name in seen:
-                raise ConditionError(f"condition {condition.name!r} is defined twice")
-            seen.add(condition.name)
+        if twice := [name for name, times in Counter(self.names).items() if times > 1]:
+            raise ConditionError(f"condition {twice[0]!r} is defined twice")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,7 +109,7 @@ class AnchorSet:
         return AnchorSet(tuple(c for c in self.conditions if c.anchors))
 
     def labels(self, visit: Visit) -> tuple[bool | None, ...]:
-        """Of each condition whether it is true of a visit, or None where nobody knows.
+        """(m,) whether the visit has each condition; None where nobody knows.
 
         `truth` counts where the visit has it; else its billing codes do, by prefix within their own code system.
         Billing says nothing about a condition for which no codes are defined.
@@ -171,11 +170,6 @@ def plain_code(code: Code) -> str:
     return plain.zfill(6) if code.system == "gsn" else plain
 
 
-def _name_and_brands(name: str) -> list[str]:
-    """A drug's name and the brand names it has in brackets: "emtricitabine-tenofovir [truvada]"."""
-    return [part.strip() for part in re.split(r"[\[\]()]", name) if part.strip()]
-
-
 # Keys of `anchors` in a conditions file -> how to look, in which fields, and the code system.
 _KEYS: dict[str, tuple[How, tuple[str, ...], str | None]] = {
     "notes": ("phrase", TEXT_FIELDS, None),
@@ -213,9 +207,8 @@ def _condition(entry: Any, source: str, number: int) -> Condition:
     coded = _lists(found.get("coded"), f"{where}: 'anchors', 'coded'")
     rest = _lists({k: v for k, v in found.items() if k != "coded"}, f"{where}: 'anchors'")
     if unknown := set(rest) - set(ANCHOR_KEYS):
-        raise ConditionError(
-            f"{where}: unknown kind of anchor {sorted(unknown)[0]!r}; known are {', '.join(ANCHOR_KEYS)}"
-        )
+        known = ", ".join(ANCHOR_KEYS)
+        raise ConditionError(f"{where}: unknown kind of anchor {sorted(unknown)[0]!r}; known are {known}")
     anchors: dict[Anchor, None] = {}  # a set that keeps the order
     for key, values in rest.items():
         how, fields, system = _KEYS[key]

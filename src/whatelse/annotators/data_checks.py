@@ -20,6 +20,7 @@ from whatelse.errors import CohortError
 from whatelse.types import Ints
 
 FEW_ANCHORS = 30
+MOST_NAMED = 12  # conditions in one doubt
 FEW_VISITS = 1_000
 FEW_LABELS = 50
 WRONG_RATE = 1.5  # times more or less often than the rates imply, beyond what chance does
@@ -57,7 +58,8 @@ def _of_labels(cohort: Cohort) -> Iterator[Doubt]:
     """Whether there are enough visits and labels, and both kinds of label."""
     N, m = cohort.A.shape
     labels, cases = _counts(cohort)
-    if m > 1 and not (cohort.A.sum(1) > 1).any() and not _several_labelled(cohort):
+    several = cohort.Y is not None and ((cohort.Y & cohort.known).sum(1) > 1).any()  # labels on a visit
+    if m > 1 and not (cohort.A.sum(1) > 1).any() and not several:
         says = "nothing joint can be learned from anchors alone; label visits, or give conditions further anchors"
         yield Doubt(None, f"no visit has two anchors: {says}")
     if N < FEW_VISITS:
@@ -69,21 +71,20 @@ def _of_labels(cohort: Cohort) -> Iterator[Doubt]:
         yield Doubt(None, f"all {int(labels.sum()):,} labels are 0: {says}; write 1 where a visit has one")
 
 
-def _several_labelled(cohort: Cohort) -> bool:
-    """Whether a visit is labelled with two conditions or more."""
-    return cohort.Y is not None and bool(((cohort.Y & cohort.known).sum(1) > 1).any())
-
-
 def _of_conditions(cohort: Cohort, rates: NoiseRates | None) -> Iterator[Doubt]:
     """Whether there is enough to learn each condition from."""
     N, fires = len(cohort), cohort.A.sum(0)
     labels, cases = _counts(cohort)
+    few = (fires > 0) & (fires < FEW_ANCHORS) & (cases < FEW_ANCHORS)
+    if few.any():
+        names = [f"{cohort.conditions[i]} ({fires[i]:,})" for i in np.flatnonzero(few)]
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        said = f"{', '.join(names[:MOST_NAMED])}{more}"
+        yield Doubt(None, f"anchors that fire in few of {N:,} visits: {said}; too few to learn much from")
     for i, condition in enumerate(cohort.conditions):
         if not fires[i] and not cases[i]:
             says = f"its anchor never fires in {N:,} visits and no visit is labelled with it{_elsewhere(cohort, i)}"
             yield Doubt(condition, says, True)
-        elif 0 < fires[i] < FEW_ANCHORS and cases[i] < FEW_ANCHORS:
-            yield Doubt(condition, f"its anchor fires in {fires[i]:,} of {N:,} visits only: too few to learn much from")
         if labels[i] and labels[i] == cases[i] and (labels > cases).any():  # all of them: nothing is learned (rates_of)
             said = "its one label is" if labels[i] == 1 else f"all of its {labels[i]:,} labels are"
             says = f"{said} 1: it will look commoner than it is; write 0 where a visit does not have it"
@@ -132,33 +133,26 @@ def refuse_hopeless(found: list[Doubt]) -> None:
     if hopeless := [doubt for doubt in found if doubt.hopeless]:
         others = ", ".join(str(doubt.condition) for doubt in hopeless[1:])
         more = f" (likewise hopeless: {others})" if others else ""
-        raise CohortError(
-            f"{hopeless[0]}{more}; 'whatelse anchors check' shows what each anchor does: change the anchors, or leave "
-            "the condition out of the conditions file, and build again"
-        )
+        advice = "change its anchors ('anchors check' shows them), or leave the condition out of the conditions file"
+        raise CohortError(f"{hopeless[0]}{more}; {advice}")
 
 
 # ---- whether test visits were learned from
 
 
 def sketch(cohort: Cohort) -> list[str]:
-    """The smallest so many hashes of the cohort's visit ids: enough to tell whether another cohort has the same visits.
+    """The SKETCH smallest hashes of the cohort's visit ids: they tell whether another cohort has the same visits.
 
     40 bits of each hash are kept, of 64 visits: they say nothing about the others, and little about those.
     """
     return nsmallest(SKETCH, {hashed(visit) for visit in cohort.ids})
 
 
-def learned_from(kept: Any, cohort: Cohort) -> float:
-    """The share of the visits in a sketch that the cohort has, of those it would have if it were the same; 0 to 1."""
-    if not isinstance(kept, list) or not kept:
-        return 0.0
-    return len(set(kept) & {hashed(visit) for visit in cohort.ids}) / len(kept)
-
-
 def seen_before(kept: Any, cohort: Cohort) -> str | None:
-    """What to say of test visits that were learned from."""
-    share = learned_from(kept, cohort)
+    """What to say of test visits that were learned from; kept: the sketch of the visits learned from."""
+    if not isinstance(kept, list) or not kept:
+        return None
+    share = len(set(kept) & {hashed(visit) for visit in cohort.ids}) / len(kept)
     if share <= MOST_AGAIN:
         return None
     return f"some {share:.0%} of the visits that the model learned from are among these: what is measured flatters it"

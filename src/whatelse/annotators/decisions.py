@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ BINS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 STEPS = 500
 SHOWN = (1e-4, 0.97)  # what a model may be too sure of is not what people err in
 LAST = 100_000  # positions in a list
-UNKNOWN = 0.1  # the probability of a tag of which the history does not say with what it was shown
+UNKNOWN = 0.1  # probability of a tag, where the history does not say which was shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +188,8 @@ def opinions_of(lines: Iterable[Any]) -> Iterable[Opinion]:
 
     A person's last word counts. What is taken back, or reopened, is nobody's word any more.
     """
-    visit, so_far = None, list[Any]()
-    for line in lines:
-        if line.visit != visit:
-            yield from _of_visit(so_far)
-            visit, so_far = line.visit, []
-        so_far.append(line)
-    yield from _of_visit(so_far)
+    for _, of_visit in groupby(lines, key=lambda line: line.visit):
+        yield from _of_visit(list(of_visit))
 
 
 def _of_visit(lines: list[Any]) -> Iterable[Opinion]:
@@ -216,15 +212,9 @@ def _opinion(line: Any) -> Opinion:
     shown: Mapping[str, Any] = line.shown or {}
     rank = shown.get("rank")
     before = len(shown.get("confirmed", ())) + len(shown.get("rejected", ()))
-    return Opinion(
-        line.visit,
-        line.subject,
-        line.verdict == "confirmed",
-        line.actor,
-        None if rank is None else int(rank) + before,
-        shown.get("probability"),
-        line.at.isoformat(),
-    )
+    position, probability = None if rank is None else int(rank) + before, shown.get("probability")
+    confirmed, at = line.verdict == "confirmed", line.at.isoformat()
+    return Opinion(line.visit, line.subject, confirmed, line.actor, position, probability, at)
 
 
 def read_opinions(path: Path) -> Iterable[Opinion]:
@@ -237,21 +227,13 @@ def read_opinions(path: Path) -> Iterable[Opinion]:
             chance = None if probability in (None, "") else float(probability)
             if not ((place is None or 1 <= place <= LAST) and (chance is None or 0 <= chance <= 1)):
                 raise ValueError
-            opinion = Opinion(
-                unescape_formula(str(row["visit"])),
-                unescape_formula(str(row["condition"])),
-                {"1": True, "0": False}[str(row["label"])],
-                unescape_formula(str(row["actor"])),
-                place,
-                chance,
-                str(row.get("at") or ""),
-            )
+            visit, condition, actor = (unescape_formula(str(row[name])) for name in ("visit", "condition", "actor"))
+            confirmed = {"1": True, "0": False}[str(row["label"])]
+            opinion = Opinion(visit, condition, confirmed, actor, place, chance, str(row.get("at") or ""))
         except (KeyError, ValueError, OverflowError):
-            raise InputError(
-                "is not a row of decisions: needs visit, condition, label (1 or 0) and actor, and where they are known "
-                "rank (from 1) and probability (0 to 1), as 'whatelse store decisions' writes them",
-                file=path, row=number,
-            ) from None  # fmt: skip
+            problem = "is not a row of decisions, as 'whatelse store decisions' writes them: needs "
+            needs = "visit, condition, label (1 or 0), actor; rank (from 1) and probability (0 to 1) where known"
+            raise InputError(problem + needs, file=path, row=number) from None
         yield opinion
 
 

@@ -62,7 +62,10 @@ class LabelSet:
         others = [v for v in votes if not v.certain]
         if others:
             labels = Votes("labels", value > 0.5, known)
-            others = [_compared(v, cohort) if _unchecked(v, labels) else v for v in others]
+            others = [
+                v if v.sensitivity is not None or (v.known & labels.known).any() else _compared(v, cohort)
+                for v in others
+            ]
             filled, posterior = estimate_rates([labels, *others])
             by_order = iter(filled[1:])
             votes = [v if v.certain else next(by_order) for v in votes]
@@ -85,9 +88,8 @@ class LabelSet:
         files = [(path, read_vote_file(path, cohort, others=others)) for path in paths]
         found = cls.of_votes([each for _, (votes, _) in files for each in votes], cohort)
         if paths and not found.visits:
-            raise InputError(
-                f"no visit of the cohort has a label in {', '.join(map(str, paths))}: are the ids those of the cohort?"
-            )
+            names = ", ".join(map(str, paths))
+            raise InputError(f"no visit of the cohort has a label in {names}: are the ids those of the cohort?")
         return replace(found, unused=tuple((path, column) for path, (_, unused) in files for column in unused))
 
     @property
@@ -137,10 +139,6 @@ class LabelSet:
         return replace(cohort, Y=(self.probability > 0.5) & self.known, known=self.known)
 
 
-def _unchecked(votes: Votes, labels: Votes) -> bool:
-    return votes.sensitivity is None and not (votes.known & labels.known).any()
-
-
 def _compared(votes: Votes, cohort: Cohort) -> Votes:
     """The votes; with rates that count nothing if a yes and the anchor meet no more often than by chance."""
     anchors, yes = votes.known & cohort.A, votes.value.sum(0)
@@ -148,11 +146,8 @@ def _compared(votes: Votes, cohort: Cohort) -> Votes:
     expected = float(share @ anchors.sum(0))
     if expected < ENOUGH or (votes.value & anchors).sum() >= LIFT * expected:
         return votes
-    warnings.warn(
-        f"votes of {votes.annotator!r} agree with the anchors no more often than by chance and count nothing: label "
-        "some of the same visits to learn what they are worth",
-        stacklevel=4,
-    )
+    problem = f"votes of {votes.annotator!r} agree with the anchors no more often than by chance and count nothing"
+    warnings.warn(f"{problem}: label some of the same visits to learn what they are worth", stacklevel=4)
     return votes.with_rates(share, share)
 
 
@@ -169,7 +164,5 @@ def _contradiction(cohort: Cohort, votes: Sequence[Votes], number: int, differ: 
         for v, i in cells[:NAMED]
     ]
     more = f" and {len(cells) - NAMED:,} more" if len(cells) > NAMED else ""
-    return InputError(
-        f"labels of {votes[number].annotator!r} contradict others about {', '.join(named)}{more}: "
-        "keep one label of each"
-    )
+    where = f"{', '.join(named)}{more}"
+    return InputError(f"labels of {votes[number].annotator!r} contradict others about {where}: keep one label of each")

@@ -101,11 +101,8 @@ class NoiseRates:
     def informative(self) -> NoiseRates:
         """The rates, if every anchor fires more often with its condition than without; ModelError otherwise."""
         if self.uninformative:
-            raise ModelError(
-                f"the anchor of {self.uninformative[0]!r} fires no more often with the condition than without: nothing "
-                "can be learned from it; choose another anchor ('whatelse anchors check' shows what it does), or see "
-                "whether its labels are upside down"
-            )
+            problem = f"the anchor of {self.uninformative[0]!r} fires no more often with the condition than without"
+            raise ModelError(f"{problem}: choose another ('anchors check' shows them); or are its labels upside down?")
         return self
 
     def named(self, conditions: Sequence[str]) -> NoiseRates:
@@ -264,10 +261,9 @@ class NoiseRates:
         low, high = value["false_positive"], value["sensitivity"]
         for c, r, lo, hi in zip(names, rate, low, high, strict=True):
             if not lo < r < hi:
-                raise ModelError(
-                    f"the anchor of {c!r} fires in {r:.4g} of visits, which no prior explains: it must lie between "
-                    f"false_positive {lo:.4g} and sensitivity {hi:.4g}"
-                )
+                limits = f"false_positive {lo:.4g} and sensitivity {hi:.4g}"
+                fires = f"the anchor of {c!r} fires in {r:.4g} of visits"
+                raise ModelError(f"{fires}, which no prior explains: it must lie between {limits}")
         return cls((rate - low) / (high - low), high, low, names)
 
     # ---- JSON

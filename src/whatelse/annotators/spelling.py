@@ -25,21 +25,10 @@ def meant(name: str, known: Iterable[str]) -> str | None:
 
 def distance(a: str, b: str, limit: int = 2) -> int:
     """Letters to add, leave out, change or swap with a neighbour to make `b` of `a`; `limit + 1` if more."""
-    if abs(len(a) - len(b)) > limit:
-        return limit + 1
-    before: list[int] = []
-    last = list(range(len(b) + 1))
-    for i, x in enumerate(a, start=1):
-        row = [i]
-        for j, y in enumerate(b, start=1):
-            best = min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                best = min(best, before[j - 2] + 1)
-            row.append(best)
-        if min(row) > limit:
-            return limit + 1
-        before, last = last, row
-    return min(last[-1], limit + 1)
+    from symspellpy.editdistance import DistanceAlgorithm, EditDistance
+
+    found = EditDistance(DistanceAlgorithm.DAMERAU_OSA).compare(a, b, limit)  # made anew: it keeps its working memory
+    return found if found >= 0 else limit + 1
 
 
 def _plain(name: str) -> str:

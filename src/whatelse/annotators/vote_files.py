@@ -28,7 +28,7 @@ from whatelse.annotators.votes import Kind, Votes
 from whatelse.cohort import Cohort
 from whatelse.errors import InputError
 from whatelse.sources.columns import normal
-from whatelse.sources.tables import open_csv
+from whatelse.sources.tables import DAMAGED, open_csv
 from whatelse.sources.textfile import detect_encoding, open_text
 from whatelse.types import Floats
 
@@ -153,11 +153,8 @@ def _read_weight(row: dict[str, Any], visit: int | None, weights: Floats, path: 
     except ValueError:
         weight = np.nan
     if not 0 < weight < np.inf:
-        raise InputError(
-            "must be a number above 0: copy it from the list of 'whatelse anchors label-next', and keep visits "
-            "chosen in another way in a file of their own",
-            file=path, row=number, column=WEIGHT,
-        )  # fmt: skip
+        problem = "must be a number above 0, as 'anchors label-next' wrote it; visits chosen otherwise go elsewhere"
+        raise InputError(problem, file=path, row=number, column=WEIGHT)
     if visit is not None:
         if not np.isnan(weights[visit]) and weights[visit] != weight:
             raise InputError("gives a visit two weights: keep one", file=path, row=number, column=WEIGHT)
@@ -170,31 +167,21 @@ def _check_columns(row: dict[str, Any], index: dict[str, int], path: Path) -> No
         if column not in (*IDS, *SHEET) and (known := meant_name(column, index)) is not None:
             raise InputError(f"is not a condition; did you mean {known!r}?", file=path, column=column)
     if not index.keys() & row.keys():
-        raise InputError(
-            "needs a column for each condition, or columns 'condition' and 'label'; "
-            f"it has {', '.join(list(row)[:8])}, and the cohort's conditions are {', '.join(index)}",
-            file=path,
-        )
+        has = f"it has {', '.join(list(row)[:8])}, and the cohort's conditions are {', '.join(index)}"
+        raise InputError(f"needs a column for each condition, or columns 'condition' and 'label'; {has}", file=path)
 
 
 def _refuse_unmatched(unmatched: dict[str, int], visits: dict[str, int], path: Path, column: str) -> None:
     """Say how many ids are no visit of the cohort, and what spreadsheets may have done to them."""
     plain = {_plain_id(visit): visit for visit in visits}
     alike = sum(_plain_id(visit) in plain for visit in unmatched)
+    hint = "correct them, or pass labels of other visits over with --skip-other-labels (in Python: others='skip')"
     if alike:
         hint = (
-            f"{alike:,} of them differ from a visit's id by leading zeros, '.0', case or blanks only, as spreadsheets "
-            "change them: keep that column as text"
+            f"{alike:,} differ by leading zeros, '.0', case or blanks only, as spreadsheets do: keep the column as text"
         )
-    else:
-        hint = (
-            "correct them; or, if the file is right and also has labels of other visits, pass those over with "
-            "--skip-other-labels (in Python: others='skip')"
-        )
-    raise InputError(
-        f"{len(unmatched):,} ids are no visit of the cohort; {hint}",
-        file=path, row=min(unmatched.values()), column=column,
-    )  # fmt: skip
+    problem = f"{len(unmatched):,} ids are no visit of the cohort; {hint}"
+    raise InputError(problem, file=path, row=min(unmatched.values()), column=column)
 
 
 def _plain_id(visit: str) -> str:
@@ -228,9 +215,7 @@ def table_rows(path: Path, conditions: Collection[str] = ()) -> Iterator[dict[st
                 for batch in file.iter_batches():
                     yield from batch.to_pylist()
         except pa.ArrowInvalid:
-            raise InputError(
-                "cannot be read as a Parquet file: damaged or cut short; save it again", file=path
-            ) from None
+            raise InputError(DAMAGED, file=path) from None
         return
     if not path.stat().st_size:
         return

@@ -147,10 +147,8 @@ def check_votes(votes: Sequence[Votes], cohort: Cohort) -> None:
     shape = (len(cohort), len(cohort.conditions))
     for each in votes:
         if each.value.shape != shape:
-            raise CohortError(
-                f"votes of {each.annotator!r} are on {each.value.shape[0]:,} visits and {each.value.shape[1]} "
-                f"conditions; the cohort has {shape[0]:,} and {shape[1]}: read the votes with this cohort"
-            )
+            sizes = "{:,} visits and {} conditions; the cohort has {:,} and {}".format(*each.value.shape, *shape)
+            raise CohortError(f"votes of {each.annotator!r} are on {sizes}: read the votes with this cohort")
 
 
 def votes_of_belief(belief: ArrayLike, known: Bools, weight: ArrayLike | None = None) -> tuple[Votes, ...]:

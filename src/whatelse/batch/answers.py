@@ -28,7 +28,7 @@ class Asked:
 
     @classmethod
     def of(cls, tagger: Tagger, confirmed: Iterable[str] = (), rejected: Iterable[str] = ()) -> Asked:
-        """By name; QueryError for a name that is no condition."""
+        """From names of conditions; QueryError for a name that is no condition."""
         if taken := [name for name in tagger.conditions_ if name in BESIDE]:
             raise QueryError(f"a condition is named {taken[0]!r}, as a column of the answer is: rename the condition")
         return cls(tagger.condition_indices(confirmed), tagger.condition_indices(rejected))

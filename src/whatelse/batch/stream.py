@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,12 +68,15 @@ def tag_file(
     workers  processes; None: one a core
     """
     target = Path(out)
-    _check_output(target)
+    if target.suffix.lower() not in FORMATS:
+        raise OutputError(f"{target}: tags are written as {', '.join(FORMATS)}: give the file such a name")
+    if not target.parent.is_dir():
+        raise OutputError(f"{target}: its folder does not exist; make it first")
     start = (str(model), tuple(confirmed), tuple(rejected))
     _start(*start)
     tagger = _held["tagger"]
     plan = {"model": tagger.digest_, "confirmed": list(confirmed), "rejected": list(rejected), "visits": about}
-    parts = _Parts.open(target.parent / f".{target.name}.parts", plan, schema_of(tagger))
+    parts = _Parts(target.parent / f".{target.name}.parts", plan, schema_of(tagger))
     tell = told or (lambda what, done, whole: None)
     before = parts.rows
     remaining = iter(visits)
@@ -87,7 +90,7 @@ def tag_file(
         _held.clear()
     parts.flush()
     uncertified = _write_rows(parts.batches(), schema_of(tagger), target)
-    parts.remove()
+    shutil.rmtree(parts.folder, ignore_errors=True)
     return Done(parts.rows, before, uncertified)
 
 
@@ -111,10 +114,8 @@ def _answered(visits: Iterator[Visit], start: tuple[Any, ...], workers: int) -> 
                 return
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise WhatelseError(
-            "a process that computed tags was ended from outside (out of memory?); what is answered is kept: run the "
-            "same command again to go on"
-        ) from None
+        problem = "a process that computed tags was ended from outside (out of memory?)"
+        raise WhatelseError(f"{problem}; answers are kept: run the same command again to go on") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -136,25 +137,17 @@ def _answer(visits: list[Visit]) -> pa.RecordBatch:
 class _Parts:
     """Parts: a folder of files of KEPT answers, in order. `plan.json` identifies model, visits and question."""
 
-    def __init__(self, folder: Path, schema: pa.Schema, files: int, rows: int) -> None:
-        self.folder, self.schema, self.files, self.rows = folder, schema, files, rows
-        self._waiting: list[pa.RecordBatch] = []
-
-    @classmethod
-    def open(cls, folder: Path, plan: dict[str, Any], schema: pa.Schema) -> _Parts:
+    def __init__(self, folder: Path, plan: dict[str, Any], schema: pa.Schema) -> None:
         """The parts in the folder if the plan is the same, else an empty folder."""
+        self.folder, self.schema, self._waiting = folder, schema, list[pa.RecordBatch]()
         text = json.dumps(plan, sort_keys=True)
         file = folder / "plan.json"
         if not file.is_file() or file.read_text("utf-8") != text:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             write_whole(file, text.encode())
-        files = rows = 0
-        while (part := folder / f"{files:06}.arrow").is_file():
-            with pa.memory_map(str(part)) as source:
-                rows += pa.ipc.open_file(source).read_all().num_rows
-            files += 1
-        return cls(folder, schema, files, rows)
+        self.files = len(list(folder.glob("*.arrow")))
+        self.rows = sum(batch.num_rows for batch in self.batches())
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
@@ -181,19 +174,8 @@ class _Parts:
                 for i in range(file.num_record_batches):
                     yield file.get_batch(i)
 
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-
 
 # ---- the file
-
-
-def _check_output(path: Path) -> None:
-    """OutputError unless the file's name says a format and its folder is there."""
-    if path.suffix.lower() not in FORMATS:
-        raise OutputError(f"{path}: tags are written as {', '.join(FORMATS)}: give the file such a name")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path}: its folder does not exist; make it first")
 
 
 def _write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
@@ -216,14 +198,10 @@ def _write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path
                 for batch in counted():
                     writer.write_batch(_rounded(batch))
         else:
-            _write_lines(counted(), stream)
+            dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+            for batch in counted():
+                stream.write("".join([dump(row) + "\n" for row in _rounded(batch).to_pylist()]).encode())
     return counts[0]
-
-
-def _write_lines(batches: Iterable[pa.RecordBatch], stream: IO[bytes]) -> None:
-    dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    for batch in batches:
-        stream.write("".join([dump(row) + "\n" for row in _rounded(batch).to_pylist()]).encode())
 
 
 def _rounded(batch: pa.RecordBatch) -> pa.RecordBatch:

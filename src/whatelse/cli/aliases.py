@@ -1,69 +1,18 @@
-"""Commands and options of version 0.2 under their old names. They are hidden, work, and print one line.
-
-In the tables below a word in capitals is an argument: it is taken from where the old form has it and put where the
-new form has it.
-"""
+"""Commands and options of version 0.2 under their old names (`aliases.yaml`). Hidden; they work and print a line."""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Any
 
 import typer
+import yaml
 from typer.core import TyperGroup
 
-COMMANDS = {
-    "watch": "drift",
-    "compare OLD NEW COHORT": "evaluate NEW COHORT --against OLD",
-    "omop MODEL CDM --out OUT": "tag MODEL CDM --source omop --omop OUT",
-    "anchors try": "anchors suggest",
-    "anchors preview": "anchors suggest",
-    "anchors accept FILE CONDITION PHRASE": "anchors edit FILE CONDITION --add PHRASE",
-    "anchors remove FILE CONDITION PHRASE": "anchors edit FILE CONDITION --remove PHRASE",
-    "anchors change FILE CONDITION PHRASE NEW": "anchors edit FILE CONDITION --change PHRASE NEW",
-    "anchors refuse FILE CONDITION PHRASE": "anchors edit FILE CONDITION --refuse PHRASE",
-    "anchors unrefuse FILE CONDITION PHRASE": "anchors edit FILE CONDITION --unrefuse PHRASE",
-    "anchors allow FILE CONDITION PHRASE": "anchors edit FILE CONDITION --unrefuse PHRASE",
-    "anchors new FILE CONDITION PHRASE": "anchors edit FILE CONDITION --new --add PHRASE",
-    "anchors learn FOLDER --model MODEL": "refit MODEL --workbench FOLDER",
-    "anchors promote FOLDER --model MODEL": "refit MODEL --workbench FOLDER --promote",
-    "anchors drop FOLDER --model MODEL": "refit MODEL --workbench FOLDER --drop",
-    "decisions verify": "store verify",
-    "decisions show": "store decisions",
-    "decisions export": "store decisions",
-    "audit verify --expect HEAD": "store verify --expect-audit HEAD",
-    "audit export": "store audit",
-    "audit prune --days DAYS": "store audit --prune DAYS",
-    "store head": "store verify",
-    "conditions find": "conditions list",
-    "cards evaluate": "cards report",
-    "cards show": "cards mode show",
-    "cards silent": "cards mode silent",
-    "cards off": "cards mode off",
-    "cards reset": "cards mode reset",
-}
-# (old, new): the first new option that the command has is taken. A new name that ends with "=" takes the value of the
-# old option: `--delimiter ;` is `--option delimiter=;`. One with a value is for a flag.
-OPTIONS = (
-    ("--like", "--vocabulary-from"),
-    ("--error", "--annotator-error"),
-    ("--lexicon", "--knowledge"),
-    ("--visits", "--max-visits"),
-    ("--label-tables", "--option labels="),
-    *((f"--{name.replace('_', '-')}", f"--option {name}=") for name in (
-        "delimiter", "encoding", "labels", "codings", "cdm_schema", "results_schema", "table",
-    )),
-    *((f"--{name.replace('_', '-')}", f"--setting {name}=") for name in (
-        "rules", "lexicon", "max_share", "max_terms", "min_visits", "bands",
-    )),
-    ("--no-bigrams", "--setting bigrams=false"),
-    ("--bigrams", "--setting bigrams=true"),
-    ("--function-words", "--setting function_words=true"),
-    ("--lambda", "--nvil supervised="),
-    *((f"--{name.replace('_', '-')}", f"--nvil {name}=") for name in (
-        "epochs", "burn_in", "l2", "learning_rate", "minibatch", "every",
-    )),
-)  # fmt: skip
-FLAGS = ("--json", "--note-nlp", "--help")  # options of old commands that take no value
+from whatelse.io.limits import LOADER
+
+_TABLES = yaml.load((files("whatelse.cli") / "aliases.yaml").read_text("utf-8"), Loader=LOADER)
+COMMANDS: dict[str, str] = _TABLES["commands"]
 
 
 class AliasGroup(TyperGroup):
@@ -107,7 +56,7 @@ def _rearranged(old: list[str], new: list[str], given: list[str]) -> list[str]:
             values[named[option]] = value if equals else next(words, "")
         elif word.startswith("-"):
             rest.append(word)
-            if not equals and word not in FLAGS:
+            if not equals and word not in _TABLES["flags"]:
                 rest += [following for following in [next(words, None)] if following is not None]
         elif (name := next(left, None)) is not None:
             values[name] = word
@@ -133,7 +82,7 @@ def _new_options(args: list[str], has: set[str]) -> list[str]:
     words = iter(args)
     for word in words:
         old, equals, value = word.partition("=")
-        new = next((new for name, new in OPTIONS if name == old and new.split()[0] in has), "")
+        new = next((new for name, new in _TABLES["options"] if name == old and new.split()[0] in has), "")
         if not new or old in has:
             out.append(word)
             continue

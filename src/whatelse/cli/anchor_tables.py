@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from whatelse.annotators.discovery.suggest import Suggestion
     from whatelse.annotators.discovery.trial import Worth
 
+PHRASES = 4  # of one concept that a table names
+
 
 def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
     rows = []
@@ -29,10 +31,10 @@ def print_checks(checks: list[AnchorCheck], labelled: bool) -> None:
     head = ("condition", "fires", "share", "precision", "recall", "fires with", "breaks independence")
     print_table(head, rows, "anchors", ["" if c.fires else "red" for c in checks])
     terminal = console()
-    for c in checks:
-        for problem in c.problems:
-            if not problem.endswith("given the label"):
-                terminal.print(Text(f"{c.condition}: {problem}", style="yellow"))
+    problems = ((c.condition, problem) for c in checks for problem in c.problems)
+    for condition, problem in problems:
+        if not problem.endswith("given the label"):
+            terminal.print(Text(f"{condition}: {problem}", style="yellow"))
     if not labelled:
         terminal.print("no labels: precision, recall and independence cannot be checked", style="yellow")
 
@@ -54,7 +56,9 @@ def print_uses(uses: list[AnchorUse]) -> None:
         kind = [] if use.how == "phrase" else [use.how]
         if set(use.fields) != set(TEXT_FIELDS):
             kind += [f"in {' and '.join(field.replace('_', ' ') for field in use.fields)}"]
-        anchor = ", ".join(one.value for one in group) + (f" ({', '.join(kind)})" if kind else "")
+        anchor = ", ".join(one.value for one in group[:PHRASES])
+        anchor += f" and {len(group) - PHRASES} more" if len(group) > PHRASES else ""
+        anchor += f" ({', '.join(kind)})" if kind else ""
         shown = Text("\n").join(marked(example) for example in use.examples) if use.visits else use.problem or ""
         alone = f"{use.alone:,}" if len(group) == 1 else ""
         rows.append((use.condition, anchor, f"{use.visits:,}", alone, shown))
@@ -100,10 +104,8 @@ def print_suggestions(found: list[Suggestion], examples: dict[int, list[Excerpt]
 
 def print_worth(worth: Worth) -> None:
     """The numbers of a trial."""
-    typer.echo(
-        f"{worth.phrase!r} fires in {worth.fires:,} visits; in {worth.gained:,} of them the anchor of "
-        f"{worth.condition} is silent (it fires in {worth.anchored:,})"
-    )
+    silent = f"in {worth.gained:,} of them the anchor of {worth.condition} is silent"
+    typer.echo(f"{worth.phrase!r} fires in {worth.fires:,} visits; {silent} (it fires in {worth.anchored:,})")
     for o in worth.overlaps:
         typer.echo(f"overlaps with the anchor of {o.condition} in {o.both:,} visits, {o.lift:.1f} times chance")
     if worth.labelled:

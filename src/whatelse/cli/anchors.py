@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+import whatelse
 from whatelse.cli.anchor_tables import marked, print_checks, print_suggestions, print_uses, print_worth
-from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SEED, SYSTEM
-from whatelse.cli.progress import progress_bar, track
-from whatelse.cli.tables import print_json, print_note
+from whatelse.cli.options import COHORT, JSON, KEY, RECORDS, SYSTEM
+from whatelse.cli.tables import print_json, print_note, progress_bar, track
 from whatelse.errors import CohortError, ConditionError, InputError
+from whatelse.visits import Visit
 
 if TYPE_CHECKING:
     from whatelse.annotators.anchor_uses import AnchorUse, Excerpt
     from whatelse.annotators.discovery.suggest import Suggestion
     from whatelse.annotators.discovery.trial import Answer
-    from whatelse.cohort import Cohort
-    from whatelse.visits import Visit
 
 EXAMPLES = 3  # mentions to show of each suggestion
 KEYS: dict[str, Answer] = {"y": "yes", "n": "no", "s": "skip", "u": "undo", "q": "stop"}
@@ -34,7 +34,6 @@ def check(
     fdr: float = typer.Option(0.01, "--fdr", help="Share of false warnings to allow."),
     min_odds: float = typer.Option(2.0, "--min-odds", help="Warn from this odds ratio on, or its inverse."),
     phrases: bool = typer.Option(True, help="Read the records again and show where each anchor fired, with excerpts."),
-    examples: int = typer.Option(2, "--examples", min=0, help="Examples to show of each anchor."),
     visits: list[Path] = RECORDS,
 ) -> None:
     """Coverage, overlap, precision and recall of anchors; findings that depend on them; what fired. JSON: no text.
@@ -43,13 +42,12 @@ def check(
     """
     from whatelse.annotators.anchor_checks import check_anchors
     from whatelse.annotators.data_checks import doubts
-    from whatelse.cohort import Cohort
 
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     checks = check_anchors(opened, fdr=fdr, min_odds=min_odds)
-    uses = _uses(opened, visits, examples) if phrases else []
+    uses = _uses(opened, visits) if phrases else []
     if as_json:
-        entries = [c.to_json() for c in checks]
+        entries = [asdict(c) for c in checks]
         for entry in entries:
             entry["anchors"] = [use.to_json() for use in uses if use.condition == entry["condition"]]
         print_json(entries)
@@ -66,7 +64,7 @@ def check(
         typer.echo(f"verdict: {'usable, with the notes above' if found else 'ready to learn from'}")
 
 
-def _uses(cohort: Cohort, files: list[Path], examples: int) -> list[AnchorUse]:
+def _uses(cohort: whatelse.Cohort, files: list[Path]) -> list[AnchorUse]:
     """Where each anchor fired in the cohort's records; a note and an empty list if the records cannot be read."""
     from whatelse.annotators.anchor_uses import anchor_uses
     from whatelse.lifecycle.rebuild import records_of
@@ -74,7 +72,7 @@ def _uses(cohort: Cohort, files: list[Path], examples: int) -> list[AnchorUse]:
     own = set(cohort.ids.tolist())
     try:
         records = (record for record in records_of(cohort, files) if record.id in own)
-        return anchor_uses(cohort.vocabulary, track(records, "looking for anchors", total=len(own)), examples)
+        return anchor_uses(cohort.vocabulary, track(records, "looking for anchors", total=len(own)))
     except (InputError, CohortError) as problem:
         if files:
             raise
@@ -97,8 +95,6 @@ def suggest(
     model: Path | None = typer.Option(None, "--model", help="A model of this cohort; its probabilities are used too."),
     key: str = KEY,
     system: str | None = SYSTEM,
-    looks: int = typer.Option(10, "--looks", min=0, help="For --phrase: visits to judge; 0 for none."),
-    seed: int = SEED,
     judged: Path | None = typer.Option(None, "--judged", help="For --phrase: CSV file to keep the answers in."),
     as_json: bool = JSON,
 ) -> None:
@@ -114,18 +110,16 @@ def suggest(
     from whatelse.annotators.discovery.meanings import Meanings
     from whatelse.annotators.discovery.phrases import from_visits
     from whatelse.annotators.discovery.suggest import suggest as find
-    from whatelse.cohort import Cohort
-    from whatelse.tagger import Tagger
 
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     if phrase is not None:
         if len(condition) != 1:
             raise InputError("--phrase is previewed for one condition: give --condition once")
         where = condition[0], phrase, key, system
-        return _preview(opened, where, _records(opened, visits), looks, seed, judged, as_json)
+        return _preview(opened, where, _records(opened, visits), judged, as_json)
     probability = None
     if model is not None:
-        tagger = Tagger.load(model)
+        tagger = whatelse.Tagger.load(model)
         if tagger.vocabulary_.names != opened.vocabulary.names or tagger.conditions_ != opened.conditions:
             raise CohortError(f"{model} has other findings or conditions than {cohort}: give a model learned from it")
         probability = tagger.predict_proba(opened)
@@ -141,17 +135,15 @@ def suggest(
     examples = _examples(opened, found, _records(opened, visits)) if visits else {}
     if as_json:
         ids = {at: [e.visit for e in shown] for at, shown in examples.items()}
-        print_json([s.to_json() | {"examples": ids.get(at, [])} for at, s in enumerate(found)])
+        print_json([asdict(s) | {"examples": ids.get(at, [])} for at, s in enumerate(found)])
         return
     print_suggestions(found, examples)
 
 
 def _preview(
-    cohort: Cohort,
+    cohort: whatelse.Cohort,
     where: tuple[str, str, str, str | None],
     records: Iterable[Visit],
-    looks: int,
-    seed: int,
     judged: Path | None,
     as_json: bool,
 ) -> None:
@@ -163,9 +155,11 @@ def _preview(
     from whatelse.workbench.folder import judge_visit
 
     condition, phrase, key, system = where
-    worth, excerpts = try_phrase(cohort, condition, phrase, records, key=key, system=system, looks=looks, seed=seed)
+    if condition not in cohort.conditions:
+        raise CohortError(f"{condition!r} is not a condition of this cohort; it has {', '.join(cohort.conditions)}")
+    worth, excerpts = try_phrase(cohort, condition, phrase, records, key=key, system=system)
     if as_json:
-        return print_json(worth.to_json())
+        return print_json(asdict(worth))
     print_worth(worth)
     if excerpts:
         typer.echo(f"does the patient have {condition}?  y yes, n no, s skip, u undo, q stop")
@@ -190,7 +184,6 @@ def edit(
     refuse: list[str] = typer.Option([], "--refuse", help="Do not suggest this phrase again; repeat."),
     unrefuse: list[str] = typer.Option([], "--unrefuse", help="Suggest this phrase again; repeat."),
     new: bool = typer.Option(False, "--new", help="Start the condition, with the phrase of --add."),
-    title: str | None = typer.Option(None, "--title", help="For --new: the name that people read. [the name]"),
     key: str = KEY,
     system: str | None = SYSTEM,
     learn: Path | None = typer.Option(
@@ -210,7 +203,7 @@ def edit(
     if new:
         if len(add) != 1:
             raise ConditionError("--new starts a condition with one phrase: give one --add")
-        work.new_condition(file, condition, add[0], title)
+        work.new_condition(file, condition, add[0])
         typer.echo(f"started {condition!r} in {file}")
         typer.echo(f"next: whatelse build VISITS --conditions {file} --out COHORT, and anchors suggest COHORT")
     for phrase in [] if new else add:
@@ -234,26 +227,24 @@ def edit(
 
 def _print_difference(conditions: Path, cohort: Path, most: int) -> None:
     """Learn from some visits of a cohort with its own anchors and with those of a file; print the difference."""
-    from whatelse.annotators import AnchorSet
     from whatelse.cli.refit import print_outcome
-    from whatelse.cohort import Cohort
     from whatelse.workbench.overview import own_labels
     from whatelse.workbench.training import learn, some_of
 
-    opened, visits = some_of(Cohort.open(cohort), _records(Cohort.open(cohort), []), most)
+    opened, visits = some_of(whatelse.Cohort.open(cohort), _records(whatelse.Cohort.open(cohort), []), most)
     with progress_bar() as told:
-        outcome, _, _ = learn(opened, visits, AnchorSet.load(conditions), own_labels, progress=told)
+        outcome, _, _ = learn(opened, visits, whatelse.AnchorSet.load(conditions), own_labels, progress=told)
     print_outcome(outcome)
 
 
-def _records(cohort: Cohort, files: list[Path]) -> Iterable[Visit]:
+def _records(cohort: whatelse.Cohort, files: list[Path]) -> Iterable[Visit]:
     """The cohort's records, read as when the cohort was built. Rows that cannot be used are skipped."""
     from whatelse.lifecycle.rebuild import records_of
 
     return track(records_of(cohort, files), "reading visits")
 
 
-def _examples(cohort: Cohort, found: list[Suggestion], visits: Iterable[Visit]) -> dict[int, list[Excerpt]]:
+def _examples(cohort: whatelse.Cohort, found: list[Suggestion], visits: Iterable[Visit]) -> dict[int, list[Excerpt]]:
     """The first mentions of each suggestion in visits where its condition's anchor is silent."""
     from whatelse.annotators.anchor_uses import as_anchor, mentions
 

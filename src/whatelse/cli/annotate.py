@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import whatelse
 from whatelse.cli.options import MAP, OPTION, RECORDS, SEED, SOURCE, read
-from whatelse.cli.progress import progress_bar
-from whatelse.cli.tables import print_note
+from whatelse.cli.tables import print_note, progress_bar
 from whatelse.errors import InputError
+from whatelse.visits import Visit
 
 if TYPE_CHECKING:
-    from whatelse.annotators import AnchorSet
     from whatelse.annotators.language_model.endpoint import Endpoint
     from whatelse.annotators.language_model.journal import Journal
     from whatelse.annotators.language_model.prompt import Prompt
     from whatelse.annotators.language_model.run import Count
-    from whatelse.visits import Visit
 
 KEY_VARIABLE = "WHATELSE_LLM_KEY"
 COHORT_FILE = "cohort.json"  # what tells a cohort folder from files of visits
@@ -71,12 +70,11 @@ def annotate(
     from whatelse.annotators.language_model.journal import Journal
     from whatelse.annotators.language_model.prompt import Prompt, describe, known_words
     from whatelse.annotators.language_model.redaction import Redactor
-    from whatelse.annotators.language_model.run import Budget, estimate
-    from whatelse.knowledge import load_knowledge
+    from whatelse.annotators.language_model.run import estimate
 
     server = Endpoint.of(endpoint, allow_remote)
     asked_about, records, weights = _visits(what, conditions, count, ids, visits, seed, (source, columns, option))
-    prompt = Prompt(describe(asked_about), Redactor(known_words(load_knowledge())) if remove else None)
+    prompt = Prompt(describe(asked_about), Redactor(known_words(whatelse.load_knowledge())) if remove else None)
     journal = Journal(out, model, prompt.version)
     records = [visit for visit in records if visit.id not in journal.done]
     done_before = f"{len(journal.done):,} visits are done"
@@ -88,10 +86,8 @@ def annotate(
         return
     typer.echo(f"{len(records):,} visits to ask about {len(prompt.conditions)} conditions; {done_before}")
     question, answer, seconds = estimate(prompt, records, second_pass, concurrency)
-    typer.echo(
-        f"estimate: {question:,} tokens of questions, {answer:,} of answers, {seconds / 60:,.0f} minutes if an answer "
-        "comes at 40 tokens a second"
-    )
+    tokens = f"{question:,} tokens of questions, {answer:,} of answers"
+    typer.echo(f"estimate: {tokens}, {seconds / 60:,.0f} minutes if an answer comes at 40 tokens a second")
     if dry_run:
         for _, messages in prompt.questions(prompt.record(records[0])):
             for message in messages:
@@ -100,8 +96,8 @@ def annotate(
         return
     if server.remote:
         typer.confirm(f"Send the records of {len(records):,} visits to {server.host}, outside?", abort=True)
-    budget = Budget(max_tokens, None if max_minutes is None else 60 * max_minutes)
-    settings = {"budget": budget, "concurrency": concurrency, "second": second_pass, "weights": weights}
+    budget = {"most_tokens": max_tokens, "most_seconds": None if max_minutes is None else 60 * max_minutes}
+    settings = {**budget, "concurrency": concurrency, "second": second_pass, "weights": weights}
     done = _run(records, server, model, prompt, journal, timeout, redacted=remove, settings=settings)
     _print_count(done)
     typer.echo(f"{len(journal.done):,} visits have votes in {out}; it quotes records: keep it where records are kept")
@@ -151,10 +147,8 @@ def _run(
         outcome = {"outcome": done.stopped or "done", **vars(done)}
         return done
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"stopped; votes on {len(journal.done):,} visits are kept in {journal.out}: run the same command again to "
-            "go on"
-        ) from None
+        kept = f"votes on {len(journal.done):,} visits are kept in {journal.out}"
+        raise KeyboardInterrupt(f"stopped; {kept}: run the same command again to go on") from None
     finally:
         _audit(journal.out, "ended", about | outcome)
 
@@ -178,10 +172,8 @@ def _visits(
     files: list[Path],
     seed: int,
     reading: tuple[str | None, Path | None, list[str]],
-) -> tuple[AnchorSet, list[Visit], dict[str, float]]:
+) -> tuple[whatelse.AnchorSet, list[Visit], dict[str, float]]:
     """Conditions, the visits to ask about, and how many visits each stands for."""
-    from whatelse.annotators import AnchorSet
-    from whatelse.cohort import Cohort
     from whatelse.lifecycle.label_next import guess_probabilities, label_next
     from whatelse.lifecycle.rebuild import records_of
 
@@ -189,7 +181,7 @@ def _visits(
         raise InputError("--count chooses visits and --ids names them: give one of them")
     weights = _ids(ids) if ids is not None else None
     if (what[0] / COHORT_FILE).exists():
-        cohort = Cohort.open(what[0])
+        cohort = whatelse.Cohort.open(what[0])
         if count is not None:
             chosen = label_next(cohort.A, guess_probabilities(cohort), count, seed=seed)
             rows = (str(cohort.ids[row]) for row in chosen.rows)
@@ -200,7 +192,7 @@ def _visits(
     else:
         if count is not None:
             raise InputError("--count needs a cohort, made by 'whatelse build'")
-        anchors = AnchorSet.shipped() if conditions is None else AnchorSet.load(conditions)
+        anchors = whatelse.AnchorSet.shipped() if conditions is None else whatelse.AnchorSet.load(conditions)
         source, columns, option = reading
         stream = read(what, option, source=source, columns=columns)
     found = {visit.id: visit for visit in stream if weights is None or visit.id in weights}
@@ -233,10 +225,8 @@ def _print_count(done: Count) -> None:
     typer.echo(f"{done.visits:,} visits in {done.seconds:.0f} s, {tokens}, {done.retries:,} tries again")
     typer.echo("answers: " + ", ".join(f"{status} {number:,}" for status, number in done.statuses.most_common()))
     if done.both:
-        differ = done.both - done.same
-        typer.echo(
-            f"self-agreement: {done.same / done.both:.1%} of {done.both:,} answers given twice"
-            f"{f', {1 - differ / done.either:.1%} of {done.either:,} with a yes' if done.either else ''}"
-        )
+        yes = 1 - (done.both - done.same) / max(done.either, 1)
+        of_yes = f", {yes:.1%} of {done.either:,} with a yes" if done.either else ""
+        typer.echo(f"self-agreement: {done.same / done.both:.1%} of {done.both:,} answers given twice{of_yes}")
     for reason, number in done.reasons.items():
         print_note(f"{number:,} visits got no answer: {reason}")

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import whatelse
 from whatelse.cli.options import COHORT, JSON, LABELS, VOTES
 from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import InputError
@@ -15,8 +16,6 @@ from whatelse.errors import InputError
 if TYPE_CHECKING:
     from whatelse.annotators.analysis import AnnotatorRow
     from whatelse.annotators.vote_files import Others
-    from whatelse.annotators.votes import Votes
-    from whatelse.cohort import Cohort
 
 
 def annotators(
@@ -33,18 +32,15 @@ def annotators(
 
     from whatelse.annotators.analysis import analyse_annotators
     from whatelse.annotators.dawid_skene import estimate_rates
-    from whatelse.annotators.vote_files import read_votes
-    from whatelse.annotators.votes import Votes
-    from whatelse.cohort import Cohort
 
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     all_votes = [
-        *(each for path in labels for each in read_votes(path, opened, others="skip")),
-        *([Votes.of_cohort(opened)] if not labels and opened.known.any() else []),
+        *(each for path in labels for each in whatelse.read_votes(path, opened, others="skip")),
+        *([whatelse.Votes.of_cohort(opened)] if not labels and opened.known.any() else []),
         *read_vote_files(votes, opened, "skip"),
     ]
     rated = estimate_rates(all_votes)[0] if all_votes else ()  # as `fit` rates them: without anchors
-    filled, posterior = estimate_rates([*rated, Votes.of_anchors(opened)])
+    filled, posterior = estimate_rates([*rated, whatelse.Votes.of_anchors(opened)])
     rows = analyse_annotators(filled, posterior=posterior)
     labelled = sum((v.known for v in filled if v.certain), np.zeros(filled[0].known.shape, bool))
     by_condition: list[dict[str, Any]] = [
@@ -83,21 +79,18 @@ def print_annotators(rows: Sequence[AnnotatorRow]) -> None:
     """Print a table with a row for each annotator."""
     shares = ("coverage", "overlap", "conflict", "error", "sensitivity", "false_positive")
     head = ("annotator", "kind", "votes", "coverage", "overlap", "conflict", "wrong", "sensitivity", "false +")
-    cells = [(r.annotator, r.kind, f"{r.votes:,}", *(_share(getattr(r, name)) for name in shares)) for r in rows]
+    cells = []
+    for r in rows:
+        values = (getattr(r, name) for name in shares)
+        cells.append((r.annotator, r.kind, f"{r.votes:,}", *("-" if math.isnan(v) else f"{v:.1%}" for v in values)))
     print_table(head, cells)
 
 
-def _share(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.1%}"
-
-
-def read_vote_files(paths: Sequence[Path], cohort: Cohort, others: Others) -> list[Votes]:
-    """Votes of files, each of which must name its annotators."""
-    from whatelse.annotators.vote_files import read_votes
-
-    out: list[Votes] = []
+def read_vote_files(paths: Sequence[Path], cohort: whatelse.Cohort, others: Others) -> list[whatelse.Votes]:
+    """Votes of files. A file must name its annotators."""
+    out: list[whatelse.Votes] = []
     for path in paths:
-        found = read_votes(path, cohort, others=others)
+        found = whatelse.read_votes(path, cohort, others=others)
         if any(each.certain for each in found):
             raise InputError("has no column 'annotator': give labels, which never err, with --labels", file=path)
         out += found

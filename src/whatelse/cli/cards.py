@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import typer
 
-from whatelse.cli.database import DATABASE_OPTION, open_store
+import whatelse
 from whatelse.cli.options import JSON, SOURCE
+from whatelse.cli.store import DATABASE_OPTION, open_store
 from whatelse.cli.tables import print_json
 from whatelse.errors import InputError
 
@@ -73,9 +74,8 @@ def report(
     if as_json:
         print_json(found)
         return
-    typer.echo(
-        f"{found['visits']:,} visits, {found['looks']:,} calls; all of the record was seen in {found['whole']:,}"
-    )
+    calls = f"{found['visits']:,} visits, {found['looks']:,} calls"
+    typer.echo(f"{calls}; all of the record was seen in {found['whole']:,}")
     for kind, said in (("shown", "shown"), ("silent", "computed and not shown")):
         one = found[kind]
         typer.echo(f"cards {said}: {one['cards']:,} on {one['visits']:,} visits, {one['per_100']:.1f} per 100 visits")
@@ -92,16 +92,14 @@ def _compare(
     """Compare the cards of silent mode with later diagnoses: precision, recall, cards per 100 visits, calibration."""
     from whatelse.evaluation.silent_mode import silent_report
     from whatelse.io.files import write_whole
-    from whatelse.sources import read_visits
-    from whatelse.tagger import Tagger
 
     with _log(database) as log:
         likely = likeliest(log.looks(datetime.now(UTC) - timedelta(days=days)))
-    vocabulary = Tagger.load(model).vocabulary_
+    vocabulary = whatelse.Tagger.load(model).vocabulary_
     anchors = vocabulary.anchors
     truth = {
         (visit.id, name): label
-        for visit in read_visits(visits, source, on_error="skip", like=vocabulary.source)
+        for visit in whatelse.read_visits(visits, source, on_error="skip", like=vocabulary.source)
         for name, label in zip(anchors.names, anchors.labels(visit), strict=True)
         if label is not None
     }

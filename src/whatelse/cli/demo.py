@@ -7,17 +7,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import typer
 from rich.console import Console
 
-from whatelse.cli.model_tables import answer, print_answer
+import whatelse
+from whatelse.cli.tag import answer, print_answer
 from whatelse.errors import InputError
-
-if TYPE_CHECKING:
-    from whatelse.tagger import Tagger
-    from whatelse.visits import Visit
+from whatelse.visits import Visit
 
 T = TypeVar("T")
 SEED = 1
@@ -43,21 +41,18 @@ def demo(
 
     Example: whatelse demo --visits 5000 --no-serve
     """
-    from whatelse.tagger import Tagger
-
     began, run = time.perf_counter(), _Steps()
     if out.exists() and any(path.name.partition(".")[0] not in _STEMS for path in out.iterdir()):
         raise InputError("exists and is not a demo's folder: choose another with --out", file=out)
     out.mkdir(parents=True, exist_ok=True)
     learn_from, test = run("simulate an emergency department that never existed", lambda: _simulate(out, visits))
-    shipped = run("load the shipped model: knowledge, no record seen", lambda: Tagger.load("emergency-23"))
+    shipped = run("load the shipped model: knowledge, no record seen", lambda: whatelse.Tagger.load("emergency-23"))
     before = run(f"ask it about {len(test):,} visits", lambda: _found(shipped, test))
     title = f"learn from {visits:,} visits by their anchors, {LABELLED} of them labelled"
     learned = run(title, lambda: _learn(learn_from, out / MADE[2]))
     after = _found(learned, test)
-    typer.echo(
-        f"   true conditions among the first {FIRST} suggestions: {before:.0%} before learning, {after:.0%} after"
-    )
+    shares = f"{before:.0%} before learning, {after:.0%} after"
+    typer.echo(f"   true conditions among the first {FIRST} suggestions: {shares}")
     run("ask what else, for three visits", lambda: _ask(shipped, test))
     typer.echo(f"\ndone in {time.perf_counter() - began:.0f} s.")
     _serve(out, serve)
@@ -91,24 +86,21 @@ def _simulate(out: Path, visits: int) -> tuple[list[Visit], list[Visit]]:
     return made
 
 
-def _learn(visits: list[Visit], path: Path) -> Tagger:
+def _learn(visits: list[Visit], path: Path) -> whatelse.Tagger:
     """A model of the paper's conditions from anchors and the labels of LABELLED visits at random."""
     import numpy as np
 
-    from whatelse.cohort import Cohort, build_cohort
-    from whatelse.tagger import Tagger
-
-    cohort = build_cohort(visits)
+    cohort = whatelse.build_cohort(visits)
     assert cohort.Y is not None
     known = np.zeros(cohort.Y.shape, bool)
     known[np.random.default_rng(SEED).permutation(len(cohort))[:LABELLED]] = True
-    few = Cohort(cohort.X, cohort.vocabulary, cohort.ids, cohort.Y & known, known, cohort.about)
-    tagger = Tagger().fit(few)
+    few = whatelse.Cohort(cohort.X, cohort.vocabulary, cohort.ids, cohort.Y & known, known, cohort.about)
+    tagger = whatelse.Tagger().fit(few)
     tagger.save(path)
     return tagger
 
 
-def _found(tagger: Tagger, visits: list[Visit]) -> float:
+def _found(tagger: whatelse.Tagger, visits: list[Visit]) -> float:
     """Share of the true conditions of visits that are among their FIRST likeliest."""
     ranked = (-tagger.predict_proba(visits)).argsort(axis=1)[:, :FIRST].tolist()
     names = [{tagger.conditions_[i] for i in first} for first in ranked]
@@ -116,7 +108,7 @@ def _found(tagger: Tagger, visits: list[Visit]) -> float:
     return sum(hits) / max(1, len(hits))
 
 
-def _ask(tagger: Tagger, visits: list[Visit]) -> None:
+def _ask(tagger: whatelse.Tagger, visits: list[Visit]) -> None:
     """Three visits before and after a condition is confirmed: the pair of NODS that rises most, then the next."""
     import numpy as np
 
@@ -135,12 +127,10 @@ def _ask(tagger: Tagger, visits: list[Visit]) -> None:
         shown.add(i)
         visit, first, then = asked[k][0], tagger.conditions_[i], tagger.conditions_[j]
         typer.echo("")
-        print_answer(visit, answer(tagger, visit, [], [], top=4, reasons=4))
-        print_answer(visit, answer(tagger, visit, [first], [], top=4, reasons=4), note=False)
-        change = f"{before[k, j]:.1%} -> {after[k, j]:.1%}"
-        typer.secho(
-            f"confirming {first} {'lifts' if after[k, j] > before[k, j] else 'lowers'} {then}: {change}", bold=True
-        )
+        print_answer(visit, answer(tagger, visit, [], [], top=4))
+        print_answer(visit, answer(tagger, visit, [first], [], top=4), note=False)
+        change, moves_ = f"{before[k, j]:.1%} -> {after[k, j]:.1%}", "lifts" if after[k, j] > before[k, j] else "lowers"
+        typer.secho(f"confirming {first} {moves_} {then}: {change}", bold=True)
 
 
 def _serve(out: Path, wanted: bool | None) -> None:

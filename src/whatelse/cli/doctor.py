@@ -13,9 +13,11 @@ from pathlib import Path
 
 import typer
 
+import whatelse
 from whatelse import __version__
-from whatelse.cli.database import DATABASE_OPTION
+from whatelse.cli.store import DATABASE_OPTION
 from whatelse.errors import WhatelseError
+from whatelse.visits import Visit
 
 CORE = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "duckdb")
 EXTRAS = {
@@ -85,26 +87,23 @@ def _tried(what: str, work: Callable[[], str]) -> Line:
 
 
 def _model(name: str) -> str:
-    from whatelse.tagger import Tagger
-    from whatelse.visits import Visit
 
-    tagger = Tagger.load(name)
+    tagger = whatelse.Tagger.load(name)
     found = tagger.read(Visit("doctor", age=72, sex="M", triage_note=NOTE)).suggest()
     return f"{name} answers about {len(tagger.conditions_):,} conditions, to within {found.error_bound:.2g}"
 
 
 def _visits(model: str, file: Path) -> str:
     from whatelse.cli.options import read
-    from whatelse.tagger import Tagger
 
-    reader = read([file], [], on_error="skip", like=Tagger.load(model).vocabulary_.source)
+    reader = read([file], [], on_error="skip", like=whatelse.Tagger.load(model).vocabulary_.source)
     count = sum(1 for _ in islice(reader, LOOKED_AT))
     left = sum(reader.left_out.values())
     return f"{count:,} visits of {file} can be read" + (f", {left:,} rows cannot" if left else "")
 
 
 def _database(url: str) -> str:
-    from whatelse.cli.database import open_store
+    from whatelse.cli.store import open_store
     from whatelse.store.backup import file_of, verify
 
     if url.startswith("sqlite:") and not (file := file_of(url)).exists():

@@ -13,21 +13,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
+import whatelse
 from whatelse.cli import options
 from whatelse.cli.annotators import print_annotators, read_vote_files
-from whatelse.cli.database import open_decisions
-from whatelse.cli.progress import progress_bar
 from whatelse.cli.spark import fit_on_spark
-from whatelse.cli.tables import print_note, print_table
+from whatelse.cli.store import open_decisions
+from whatelse.cli.tables import print_note, print_table, progress_bar
 from whatelse.errors import InputError
 from whatelse.explanations import UNCALIBRATED
 
 if TYPE_CHECKING:
-    from whatelse.annotators import NoiseRates
     from whatelse.annotators.data_checks import Doubt
     from whatelse.annotators.label_set import LabelSet
-    from whatelse.annotators.votes import Votes
-    from whatelse.cohort import Cohort
 
 MOST_NAMED = 12
 FEW_DOUBTS = 4  # doubts about single conditions that are printed one by one
@@ -61,12 +58,10 @@ def fit(
     """
     from sklearn.exceptions import ConvergenceWarning
 
+    from whatelse.annotators.analysis import analyse_annotators
     from whatelse.annotators.data_checks import doubts, refuse_hopeless, sketch
-    from whatelse.annotators.votes import Votes
-    from whatelse.cohort import Cohort
     from whatelse.cohort.folder import vocabulary_of
     from whatelse.learning import learners as learning
-    from whatelse.tagger import Tagger
 
     settings = options.settings(setting, "--setting")
     if without_knowledge:
@@ -75,13 +70,11 @@ def fit(
         print_note("--no-excuse does nothing any more: anchors have no excuses")
     if engine == "spark":
         if labels or votes or decisions:
-            raise InputError(
-                "--labels, --votes and --decisions are for the local engine; Spark learns from the cohort's labels"
-            )
+            raise InputError("Spark learns from the cohort's labels: leave --labels, --votes and --decisions out")
         given = _rates(vocabulary_of(cohort).conditions, rates) if rates is not None else None
         tagger, visits, seconds = fit_on_spark(cohort, master, learner or learning.DEFAULT, given, seed, settings)
     else:
-        opened = Cohort.open(cohort)
+        opened = whatelse.Cohort.open(cohort)
         lesson = None
         if labels or votes or decisions:
             if rates is not None:
@@ -92,24 +85,24 @@ def fit(
         found = doubts(learn_from, given)
         _print_doubts(found, cohort)
         refuse_hopeless(found)
-        tagger, visits = Tagger(learner or learning.DEFAULT, settings=settings, seed=seed), len(opened)
+        tagger, visits = whatelse.Tagger(learner or learning.DEFAULT, settings=settings, seed=seed), len(opened)
         began = time.perf_counter()
         with progress_bar() as progress, warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # printed below
             tagger.fit(opened, votes=lesson, rates=given, progress=progress)
         seconds = time.perf_counter() - began
         tagger.notes_["learned_from"] = sketch(opened)
-        own = Votes.of_cohort(opened)
+        own = whatelse.Votes.of_cohort(opened)
         sources = () if given is not None else (own,) if lesson is None else lesson.votes
-        _print_annotators([v for v in sources if v.visits], opened, tagger.rates_)
+        rated = tagger.rates_.sensitivity, tagger.rates_.false_positive
+        anchors = whatelse.Votes.of_anchors(opened).with_rates(*rated)
+        print_annotators(analyse_annotators([*(v for v in sources if v.visits), anchors]))
     digest = tagger.save(out)
     for condition in tagger.rates_.uninformative:
         print_note(f"the anchor of {condition} is uninformative: it fires as often without the condition as with it")
-    typer.echo(
-        f"learned {len(tagger.conditions_)} conditions x {len(tagger.vocabulary_.names):,} findings from "
-        f"{visits:,} visits in {seconds:.1f} s ({tagger.learner}, "
-        f"{'converged' if tagger.converged_ else 'NOT converged'})"
-    )
+    size = f"{len(tagger.conditions_)} conditions x {len(tagger.vocabulary_.names):,} findings"
+    how = f"{tagger.learner}, {'converged' if tagger.converged_ else 'NOT converged'}"
+    typer.echo(f"learned {size} from {visits:,} visits in {seconds:.1f} s ({how})")
     _print_knowledge(tagger.notes_.get("knowledge"))
     typer.echo(f"saved as {out}, {digest[:12]}")
     where, model = shlex.quote(str(cohort)), shlex.quote(str(out))
@@ -136,22 +129,20 @@ def _print_doubts(found: list[Doubt], cohort: Path) -> None:
         print_note(f"expect little of {names}: 'whatelse anchors check {shlex.quote(str(cohort))}' says why")
 
 
-def _rates(conditions: tuple[str, ...], rates: Path) -> NoiseRates:
+def _rates(conditions: tuple[str, ...], rates: Path) -> whatelse.NoiseRates:
     """Noise rates of a file, in the order of the conditions."""
-    from whatelse.annotators import NoiseRates
-
     try:
-        given = NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
+        given = whatelse.NoiseRates.from_json(json.loads(rates.read_text("utf-8")))
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise InputError("is not JSON", file=rates) from None
     if missing := sorted(set(conditions) - set(given.conditions)):
         raise InputError(f"has no rates of {', '.join(missing)}", file=rates)
     own = given.to_json()
-    return NoiseRates.from_json({c: own[c] for c in conditions})
+    return whatelse.NoiseRates.from_json({c: own[c] for c in conditions})
 
 
 def read_lesson(
-    cohort: Cohort,
+    cohort: whatelse.Cohort,
     labels: list[Path],
     decisions: str | None,
     error: float | None,
@@ -182,41 +173,26 @@ def read_lesson(
     if decisions:
         found = open_decisions(decisions, error)
         decided = found.labels(cohort)
-        a, b = found.false_confirm, found.false_reject
-        typer.echo(
-            f"{int(decided.known.sum()):,} tags of {decided.visits:,} visits were decided on; decisions err in "
-            f"{a:.1%} (confirmed) and {b:.1%} (rejected){' as given' if error is not None else ''}",
-            err=quiet,
-        )
+        errors = f"{found.false_confirm:.1%} (confirmed) and {found.false_reject:.1%} (rejected)"
+        given = " as given" if error is not None else ""
+        what = f"{int(decided.known.sum()):,} tags of {decided.visits:,} visits were decided on"
+        typer.echo(f"{what}; decisions err in {errors}{given}", err=quiet)
         only, visits = found.confirmed_only
         if only > visits / 2:
-            print_note(
-                f"in {only:,} of {visits:,} decided visits nothing was rejected: if people skip tags, "
-                "conditions look more common than they are; label some visits in full ('anchors label-next')"
-            )
+            advice = "conditions look too common if people skip tags: label some visits in full ('anchors label-next')"
+            print_note(f"in {only:,} of {visits:,} decided visits nothing was rejected; {advice}")
         if not decided.visits:
             raise InputError("no visit of the cohort was decided on: build a cohort of the visits that were served")
         lesson = lesson.then(decided)
     return lesson, from_files
 
 
-def _print_annotators(votes: Sequence[Votes], cohort: Cohort, rates: NoiseRates) -> None:
-    """Print coverage, overlap, conflict and error of all sources of votes; anchors have the rates that were learned."""
-    from whatelse.annotators.analysis import analyse_annotators
-    from whatelse.annotators.votes import Votes
-
-    anchors = Votes.of_anchors(cohort).with_rates(rates.sensitivity, rates.false_positive)
-    print_annotators(analyse_annotators([*votes, anchors]))
-
-
 def _print_knowledge(kept: object) -> None:
     """Print what became of the knowledge: how much of it applies, and which findings the records judge otherwise."""
     if not isinstance(kept, dict) or not kept.get("findings"):
         return
-    typer.echo(
-        f"knowledge: {kept['findings']:,} findings and {kept['pairs']:,} pairs of {kept['conditions']} conditions; "
-        f"the records moved {kept['moved']:,} of the findings"
-    )
+    what = f"{kept['findings']:,} findings and {kept['pairs']:,} pairs of {kept['conditions']} conditions"
+    typer.echo(f"knowledge: {what}; the records moved {kept['moved']:,} of the findings")
     rows = [(c, f, f"{w:+.1f}", f"{now:+.1f}") for c, f, w, now in kept["most_moved"][:MOST_MOVED]]
     if rows:
         print_table(("condition", "finding", "written", "records say"), rows, "log odds that moved most")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+import whatelse
 from whatelse.cli.options import JSON
-from whatelse.cli.progress import say_when_compiling
-from whatelse.cli.tables import print_json, print_table
+from whatelse.cli.tables import print_json, print_table, say_when_compiling
 from whatelse.errors import ConditionError, InputError
+from whatelse.visits import Known, Visit
 
 if TYPE_CHECKING:
-    from whatelse.explanations import Suggestions, Tag
-    from whatelse.knowledge import Condition, Knowledge
-    from whatelse.tagger import Tagger
-    from whatelse.visits import Visit
+    from whatelse.explanations import Tag
+    from whatelse.knowledge import Condition
 
 OVERLAY: Any = typer.Option([], "--knowledge", help="Knowledge file of your own (YAML); may be repeated.")
 FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, "sometimes"), (0.0, "rarely"))
@@ -42,11 +42,9 @@ def ask(
     Example: whatelse ask "72M on coumadin fell, hit head, vomiting" --confirmed fall
     """
     from whatelse.explanations import in_words
-    from whatelse.tagger import Tagger
-    from whatelse.visits import Known
 
     say_when_compiling()
-    tagger = Tagger.load(model)
+    tagger = whatelse.Tagger.load(model)
     reading = tagger.read(_visit(note, age, sex))
     known = Known(tuple(_named(tagger, confirmed)), tuple(_named(tagger, rejected)))
     found = reading.suggest(known)
@@ -86,7 +84,6 @@ def ask(
 
 def _visit(note: str, age: float | None, sex: str | None) -> Visit:
     from whatelse.text.measurements import read_numbers
-    from whatelse.visits import Visit
 
     if sex not in (None, "F", "M"):
         raise InputError(f"--sex is {sex!r}, needs F or M")
@@ -96,7 +93,7 @@ def _visit(note: str, age: float | None, sex: str | None) -> Visit:
     return Visit("asked", age=age if age is not None else read_age, sex=sex or read_sex, triage_note=note)  # type: ignore[arg-type]
 
 
-def _named(tagger: Tagger, names: list[str]) -> list[str]:
+def _named(tagger: whatelse.Tagger, names: list[str]) -> list[str]:
     """Conditions as people write them: `Kidney stone` is `kidney_stone`."""
     from whatelse.knowledge.entries import plain
 
@@ -110,7 +107,7 @@ def _named(tagger: Tagger, names: list[str]) -> list[str]:
     return out
 
 
-def _also_possible(found: Suggestions) -> list[Tag]:
+def _also_possible(found: whatelse.Suggestions) -> list[Tag]:
     """Candidates that are not shown as likely or as not to be missed, nor a form of such a condition."""
     shown = (*found.known, *found.likely, *found.must_not_miss)
     return [t for t in found.candidates if not any(t.condition == s.condition or t.is_form_of(s) for s in shown)]
@@ -123,7 +120,7 @@ def _because(reading: Any, known: Any, condition: str) -> str:
     return ", ".join(r.text for r in shown)
 
 
-def _answer(tagger: Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:
+def _answer(tagger: whatelse.Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:
     def tag(t: Any) -> dict[str, Any]:
         return {
             "condition": t.condition,
@@ -197,10 +194,9 @@ def list_conditions(
     print_table(("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM"), rows)
 
 
-def _base(knowledge: list[Path]) -> Knowledge:
-    from whatelse.knowledge import load_knowledge
+def _base(knowledge: list[Path]) -> whatelse.Knowledge:
 
-    return load_knowledge(*knowledge)
+    return whatelse.load_knowledge(*knowledge)
 
 
 def show(
@@ -218,13 +214,13 @@ def show(
     base = _base(knowledge)
     condition = base.conditions.get(name) or base.conditions.get(name.lower().replace(" ", "_").replace("-", "_"))
     if condition is None:
-        raise ConditionError(
-            f"the knowledge base has no condition {name!r}; look with 'whatelse conditions list {name}'"
-        )
+        raise ConditionError(f"there is no condition {name!r}; look with 'whatelse conditions list {name}'")
     danger = ("harmless", "unpleasant", "serious", "must not be missed")[condition.danger]
     records, cases = _records(cohort, condition)
     typer.echo(f"{condition.title} ({condition.name}): {condition.kind}, {danger}")
-    typer.echo(f"{1000 * condition.share:.3g} in 1,000 emergency visits{_factors(condition)}")
+    factors = [f"{factor:g} times that in age band {band}" for band, factor in condition.age.items()]
+    factors += [f"{factor:g} times in sex {sex}" for sex, factor in condition.sex.items()]
+    typer.echo(f"{1000 * condition.share:.3g} in 1,000 emergency visits" + "; " * bool(factors) + ", ".join(factors))
     typer.echo("called: " + ", ".join(condition.names or base.concepts[condition.name].same))
     for system, codes in condition.codes.items():
         if codes:
@@ -252,13 +248,7 @@ def show(
             typer.echo(f"- {line}")
 
 
-def _factors(condition: Condition) -> str:
-    factors = [f"{factor:g} times that in age band {band}" for band, factor in condition.age.items()]
-    factors += [f"{factor:g} times in sex {sex}" for sex, factor in condition.sex.items()]
-    return "; " + ", ".join(factors) if factors else ""
-
-
-def _frequencies(base: Knowledge, title: str, entries: Any, records: Mapping[str, float]) -> None:
+def _frequencies(base: whatelse.Knowledge, title: str, entries: Any, records: Mapping[str, float]) -> None:
     """Findings by how often cases have them, each with how many times as often as all visits."""
     for low, words in FREQUENCY:
         high = next((limit for limit, _ in reversed(FREQUENCY) if limit > low), 2.0)
@@ -268,7 +258,7 @@ def _frequencies(base: Knowledge, title: str, entries: Any, records: Mapping[str
             typer.echo(f"{title}, {words}: {shown}")
 
 
-def _cell(base: Knowledge, name: str, p: float, records: Mapping[str, float]) -> str:
+def _cell(base: whatelse.Knowledge, name: str, p: float, records: Mapping[str, float]) -> str:
     """A finding with how often cases have it, how many times the usual that is, and what local records say."""
     from whatelse.knowledge.review import times_as_often
 
@@ -282,11 +272,9 @@ def _records(cohort: Path | None, condition: Condition) -> tuple[dict[str, float
     """Finding -> share of a cohort's cases that have it; cases are labelled, or named where no label is known."""
     import numpy as np
 
-    from whatelse.cohort import Cohort
-
     if cohort is None:
         return {}, 0
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     if condition.name not in opened.conditions:
         raise ConditionError(f"{cohort} is not about {condition.name!r}: build it with '--vocabulary-from emergency'")
     i = opened.conditions.index(condition.name)
@@ -305,12 +293,13 @@ def check(
 
     Example: whatelse conditions check own.yaml
     """
-    from whatelse.knowledge import load_knowledge
     from whatelse.knowledge.check import problems
 
-    found = problems(load_knowledge())
-    if file is not None:
-        found = [line for line in problems(load_knowledge(file)) if line not in set(found)]
+    base = whatelse.load_knowledge() if file is None else whatelse.load_knowledge(file)
+    found = problems(base)
+    if file is not None and found:
+        shipped = set(problems(whatelse.load_knowledge()))
+        found = [line for line in found if line not in shipped]
     for line in found:
         typer.echo(line)
     if found:
@@ -330,18 +319,9 @@ def new(
 
     if out.exists():
         raise InputError("is there already; give another file, or add the entry to it by hand", file=out)
-    title = name.replace("_", " ").capitalize()
-    text = f"""# An entry of your own. Check it with 'whatelse conditions check {out.name}'.
-conditions:
-  {name}:
-    title: {title}
-    kind: disease            # disease, chronic, symptom, cause, injury, social
-    danger: 1                # 0 harmless to 3 must not be missed
-    share: 0.001             # of all emergency visits
-    icd10: []
-    names: [{name.replace("_", " ")}]   # phrases that name the diagnosis
-    findings: {{}}             # concept: always, usually, often, sometimes, rarely, or a number
-    goes_with: {{}}            # condition: how many times as often together as by chance
-"""
+    text = (files("whatelse.cli") / "new_condition.yaml").read_text("utf-8")
+    phrase = name.replace("_", " ")
+    for mark, value in (("NAME", name), ("TITLE", phrase.capitalize()), ("PHRASE", phrase), ("FILE", out.name)):
+        text = text.replace(mark, value)
     write_whole(out, text.encode())
     typer.echo(f"saved as {out}\nnext: whatelse conditions check {out}")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+import whatelse
 from whatelse.cli.options import COHORT, RECORDS, SEED
 from whatelse.cli.tables import print_note
 from whatelse.errors import CohortError, InputError
-
-if TYPE_CHECKING:
-    from whatelse.cohort import Cohort
-    from whatelse.visits import Visit
+from whatelse.visits import Visit
 
 
 def label_next(
@@ -40,20 +37,17 @@ def label_next(
     """
     import numpy as np
 
-    from whatelse.annotators.vote_files import read_votes
-    from whatelse.cohort import Cohort
     from whatelse.lifecycle.label_next import guess_probabilities, write_sheet
     from whatelse.lifecycle.label_next import label_next as choose
-    from whatelse.tagger import Tagger
 
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     if at_random:
         probability = np.zeros(opened.A.shape)
     elif model is None:
         probability = guess_probabilities(opened)
     else:
-        probability = Tagger.load(model).predict_proba(opened)
-    earlier = () if labels is None else read_votes(labels, opened, others="skip")
+        probability = whatelse.Tagger.load(model).predict_proba(opened)
+    earlier = () if labels is None else whatelse.read_votes(labels, opened, others="skip")
     done = np.flatnonzero(np.any([votes.known.any(1) for votes in earlier], 0)) if earlier else ()
     steer = np.zeros_like(opened.A) if at_random else opened.A
     chosen = choose(steer, probability, count, seed=seed, done=done)
@@ -70,7 +64,7 @@ def label_next(
         typer.echo(f"      whatelse fit {folder} --labels {sheet} --out model")
 
 
-def _records(cohort: Cohort, wanted: set[str], files: list[Path]) -> dict[str, Visit] | None:
+def _records(cohort: whatelse.Cohort, wanted: set[str], files: list[Path]) -> dict[str, Visit] | None:
     """The records of these visits, read again; a note and None where they cannot be."""
     from whatelse.lifecycle.rebuild import records_of
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+import whatelse
 from whatelse.errors import InputError
-from whatelse.sources.registry import SOURCES, Source
+from whatelse.sources.registry import SOURCES
 
 if TYPE_CHECKING:
     from whatelse.sources import VisitReader
@@ -20,16 +21,13 @@ OnError = Literal["raise", "skip"]
 Engine = Literal["local", "spark"]
 
 
-def _taken(source: Source) -> str:
-    names = [name for name in (*source.settings, *source.options) if name != "columns"]
-    return f"{source.name}: {', '.join(names)}" if names else ""
-
-
 COHORT: Any = typer.Argument(..., help="A cohort folder, made by 'whatelse build'.")
 MODEL: Any = typer.Argument(..., help="A model file, made by 'whatelse fit'.")
 
 # ---- how files of visits are read
 
+_NAMES = {s.name: [name for name in (*s.settings, *s.options) if name != "columns"] for s in SOURCES.values()}
+TAKEN = "; ".join(f"{source}: {', '.join(names)}" for source, names in _NAMES.items() if names)
 KINDS = "; ".join(f"{source.name}: {source.reads}" for source in SOURCES.values())
 SOURCE = typer.Option(None, "--source", help=f"What the files are. [as learned from, else table] {KINDS}.")
 MAP = typer.Option(
@@ -38,12 +36,7 @@ MAP = typer.Option(
     "--columns",
     help="YAML file that says which column is which field; 'whatelse inspect' writes a first one. [as learned from]",
 )
-OPTION: Any = typer.Option(
-    [],
-    "--option",
-    metavar="NAME=VALUE",
-    help="An option of the source; repeat. " + "; ".join(filter(None, map(_taken, SOURCES.values()))) + ".",
-)
+OPTION: Any = typer.Option([], "--option", metavar="NAME=VALUE", help=f"An option of the source; repeat. {TAKEN}.")
 ON_ERROR = typer.Option("raise", "--on-error", help="A row that cannot be used: stop, or skip it.")
 RECORDS: Any = typer.Option([], "--visits", help="Files of the cohort's records. [where they were when it was built]")
 
@@ -85,11 +78,11 @@ def read(
     once: bool = True,
 ) -> VisitReader:
     """`read_visits` with the options above. like: the description of the source that a cohort or model keeps."""
-    from whatelse.sources import read_visits
-
     named = {name.replace("-", "_"): value for name, value in pairs(options, "--option").items()}
     own = {name: named.pop(name) for name in ("delimiter", "encoding", "labels") if name in named}
-    return read_visits(files, source, columns=columns, on_error=on_error, like=like, options=named, once=once, **own)
+    return whatelse.read_visits(
+        files, source, columns=columns, on_error=on_error, like=like, options=named, once=once, **own
+    )
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:

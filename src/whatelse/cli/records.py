@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import whatelse
 from whatelse.cli import options
-from whatelse.cli.progress import track
 from whatelse.cli.spark import build_on_spark
-from whatelse.cli.tables import console, print_left_out, print_note, print_summary, print_table
+from whatelse.cli.tables import console, print_left_out, print_note, print_summary, print_table, track
 from whatelse.errors import CohortError, InputError
 from whatelse.sources.registry import SOURCES
-from whatelse.visits import TEXT_FIELDS
+from whatelse.visits import TEXT_FIELDS, Visit
 
 if TYPE_CHECKING:
-    from whatelse.annotators import AnchorSet
-    from whatelse.cohort import Cohort, Vocabulary
+    from whatelse.cohort import Vocabulary
     from whatelse.cohort.proposal import Proposal
     from whatelse.simulate import Departures
     from whatelse.sources import VisitReader
-    from whatelse.visits import Visit
 
+TEST_SHARE = 0.25  # of the visits
 SHIPPED = "emergency-23"  # conditions that come with the package
 CHOICE = {"max_share": 0.5, "max_terms": 1000, "min_visits": 1, "bigrams": True, "bands": 5, "function_words": False}
 SURVEY = {"max_terms": 0, "min_visits": 10}  # what NHAMCS, whose findings are few and coded, has otherwise
@@ -109,7 +108,7 @@ def split(
     cohort: Path = options.COHORT,
     train: Path = typer.Option(..., "--train", help="Folder for the visits to learn from."),
     test: Path = typer.Option(..., "--test", help="Folder for the visits to test on."),
-    share: float = typer.Option(0.25, "--share", help="Share of the visits to test on."),
+    share: float = typer.Option(TEST_SHARE, "--share", help="Share of the visits to test on."),
     labels: Path | None = typer.Option(None, "--labels", help="Labels of people, for cells that the cohort lacks."),
     seed: int = options.SEED,
 ) -> None:
@@ -118,14 +117,13 @@ def split(
     Example: whatelse split cohort --train train --test test
     """
     from whatelse.annotators.label_set import with_labels
-    from whatelse.cohort import Cohort
 
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     _save_split(opened if labels is None else with_labels(opened, labels), train, test, share, seed)
     typer.echo(f"next: whatelse fit {shlex.quote(str(train))} --out model")
 
 
-def _save_split(cohort: Cohort, train: Path, test: Path, share: float, seed: int) -> None:
+def _save_split(cohort: whatelse.Cohort, train: Path, test: Path, share: float, seed: int) -> None:
     """Save a random share of the visits in `test` and the others in `train`."""
     import numpy as np
 
@@ -158,8 +156,7 @@ def build(
         help="Use the findings of this cohort (for test data), and read files as it was read; or of a shipped model: "
         "emergency, about its conditions or about those of --conditions that it knows.",
     ),
-    test: Path | None = typer.Option(None, "--test", help="Folder for a random share of the visits, to test on."),
-    test_share: float = typer.Option(0.25, "--test-share", help="For --test: share of the visits to test on."),
+    test: Path | None = typer.Option(None, "--test", help="Folder for a random quarter of the visits, to test on."),
     seed: int = options.SEED,
     source: str | None = options.SOURCE,
     columns: Path | None = options.MAP,
@@ -180,8 +177,6 @@ def build(
 
     Example: whatelse build visits.csv --map map.yaml --conditions conditions.yaml --out cohort
     """
-    from whatelse.annotators import AnchorSet
-    from whatelse.cohort import build_cohort
     from whatelse.cohort.folder import vocabulary_of
     from whatelse.learning.shipped import NAMES as SHIPPED_MODELS
 
@@ -199,13 +194,11 @@ def build(
     if vocabulary_from is not None:
         known = _shipped_vocabulary(str(vocabulary_from), conditions) if shipped else vocabulary_of(vocabulary_from)
     named = conditions is not None and str(conditions) != SHIPPED
-    anchors = AnchorSet.load(conditions) if conditions is not None and named else AnchorSet.shipped()
+    anchors = whatelse.AnchorSet.load(conditions) if conditions is not None and named else whatelse.AnchorSet.shipped()
     bare = set() if unanchored else set(anchors.names) - set(anchors.anchored().names)
     if bare:
-        print_note(
-            f"{len(bare)} conditions have no anchors and are left out (--unanchored keeps them, to learn from labels): "
-            f"{', '.join(sorted(bare))}"
-        )
+        kept = "left out (--unanchored keeps them, to learn from labels)"
+        print_note(f"{len(bare)} conditions have no anchors and are {kept}: {', '.join(sorted(bare))}")
         anchors = anchors.anchored()
     for names, count in Counter(anchors.shared().values()).items():
         print_note(f"{count} anchors stand for {' and '.join(names)}; an anchor should have one parent only")
@@ -224,7 +217,7 @@ def build(
         first, proposed = _propose(reader, anchors)
         anchors = proposed.anchors if proposed is not None else anchors
         written = _write_conditions(anchors, out) if proposed is not None and out is not None else None
-    cohort = build_cohort(
+    cohort = whatelse.build_cohort(
         track(chain(first, reader), "reading visits"),
         anchors,
         **chosen,
@@ -243,7 +236,7 @@ def build(
         typer.echo("nothing was saved: give --out to keep the cohort")
         return
     if test is not None:
-        _save_split(cohort, out, test, test_share, seed)
+        _save_split(cohort, out, test, TEST_SHARE, seed)
     else:
         typer.echo(f"saved as {saved}")
     typer.echo(f"next: whatelse anchors check {shlex.quote(str(out))}")
@@ -258,12 +251,11 @@ def _choice(given: list[str], survey: bool) -> dict[str, Any]:
 
 def _shipped_vocabulary(model: str, conditions: Path | None) -> Vocabulary:
     """The findings of a shipped model, about its own conditions or about others that the knowledge base knows."""
-    from whatelse.annotators import AnchorSet
     from whatelse.learning.shipped import load_shipped, model_for
 
     if conditions is None:
         return load_shipped(model).vocabulary
-    found, unknown = model_for(AnchorSet.load(conditions))
+    found, unknown = model_for(whatelse.AnchorSet.load(conditions))
     if unknown:
         print_note(f"{len(unknown)} conditions are unknown to the knowledge base: {', '.join(unknown)}")
     return found.vocabulary
@@ -272,29 +264,29 @@ def _shipped_vocabulary(model: str, conditions: Path | None) -> Vocabulary:
 # ---- conditions that are proposed
 
 
-def _propose(reader: VisitReader, shipped: AnchorSet) -> tuple[list[Visit], Proposal | None]:
+def _propose(reader: VisitReader, shipped: whatelse.AnchorSet) -> tuple[list[Visit], Proposal | None]:
     """The first visits, and the conditions that they name often enough. None: truth names the shipped conditions."""
     from whatelse.cohort.proposal import SAMPLE, propose_conditions
-    from whatelse.knowledge import load_knowledge
 
     first = list(track(islice(reader, SAMPLE), "looking for conditions"))
     truth = {name for visit in first for name in visit.truth or ()}
     if truth & set(shipped.names) or not any(getattr(visit, field) for visit in first for field in TEXT_FIELDS):
         return first, None
-    return first, propose_conditions(first, load_knowledge())
+    return first, propose_conditions(first, whatelse.load_knowledge())
 
 
-def _write_conditions(anchors: AnchorSet, out: Path) -> Path:
-    """Write proposed conditions beside the cohort, for people to edit; a file that is there may have been edited."""
+def _write_conditions(anchors: whatelse.AnchorSet, out: Path) -> Path:
+    """Write proposed conditions beside the cohort, for people to edit. A file that was edited is not replaced."""
     import yaml
 
     from whatelse.io.files import write_whole
 
     path = out.with_name(f"{out.name}-conditions.yaml")
-    if path.exists():
-        raise InputError("is there and may have been edited: give it with --conditions, or remove it first", file=path)
     text = yaml.safe_dump(anchors.to_json(), allow_unicode=True, sort_keys=False, default_flow_style=None, width=120)
-    write_whole(path, text.encode())
+    if not path.exists():
+        write_whole(path, text.encode())
+    elif path.read_bytes() != text.encode():
+        raise InputError("differs from what is proposed: give it with --conditions, or remove it first", file=path)
     return path
 
 

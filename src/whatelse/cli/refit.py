@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+import whatelse
 from whatelse.cli import options
-from whatelse.cli.database import open_decisions
-from whatelse.cli.evaluate import Require
+from whatelse.cli.evaluate import Require, difference, print_comparison
 from whatelse.cli.fit import read_lesson
-from whatelse.cli.model_tables import difference, print_comparison
-from whatelse.cli.progress import progress_bar
-from whatelse.cli.tables import print_json, print_note, print_table
+from whatelse.cli.store import open_decisions
+from whatelse.cli.tables import print_json, print_note, print_table, progress_bar
 from whatelse.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def refit(
 
     Example: whatelse refit model --workbench bench
     """
-    from whatelse.cohort import Cohort
     from whatelse.lifecycle import refit as work
 
     if rollback:
@@ -65,21 +63,18 @@ def refit(
         return
     if cohort is None or not (labels or decisions):
         raise InputError("refit needs a cohort, and --labels, --decisions or both: what is new to learn from?")
-    opened = Cohort.open(cohort)
+    opened = whatelse.Cohort.open(cohort)
     lesson, judges = read_lesson(opened, labels, decisions, error, skip_other_labels, quiet=as_json)
     with progress_bar() as progress:
         done = work.refit(model, opened, lesson, judges=judges, share=hold_out, require=require, progress=progress)
     found = done.comparison
     if as_json:
-        said = {"put": done.put, "fair": done.fair, "learned_from": done.learned_from, "comparison": found.to_json()}
+        said = {"put": done.put, "fair": done.fair, "learned_from": done.learned_from, "comparison": asdict(found)}
         print_json(said)
     else:
         print_comparison(found, conditions=False)
         if not done.fair:
-            print_note(
-                "the old model may have learned from the visits of this comparison, which favours it; "
-                "once a refitted model serves, comparisons are fair"
-            )
+            print_note("the old model may have learned from these visits, which favours it; the next refit is fair")
         if done.put:
             typer.echo(f"{model} is now {found.new[:12]}; {found.old[:12]} is kept as {work.beside(model, 'previous')}")
             typer.echo(f"to go back: whatelse refit {model} --rollback")
@@ -100,7 +95,7 @@ def _refit_workbench(model: Path, root: Path, visits: list[Path] | None, as_json
         progress("reading the records", 0, 4)
         outcome = learn_in(folder, model, list(records_of(folder.open(), visits)), progress=progress)
     if as_json:
-        print_json(outcome.to_json())
+        print_json(asdict(outcome))
         return
     print_outcome(outcome)
     typer.echo(f"next: whatelse refit {model} --workbench {root} --promote, or --drop")
@@ -131,9 +126,8 @@ def print_outcome(outcome: Outcome) -> None:
         typer.echo(f"{c.condition}: {', '.join(words)}; fires in {c.fires_before:,} -> {c.fires_after:,} visits")
     source, count = outcome.learned
     labels = f"{source}, {count:,} visits" if count else source
-    typer.echo(
-        f"learned from {outcome.visits - outcome.held_out:,} visits ({labels}), compared on {outcome.held_out:,} others"
-    )
+    used = outcome.visits - outcome.held_out
+    typer.echo(f"learned from {used:,} visits ({labels}), compared on {outcome.held_out:,} others")
     if outcome.relearned:
         print_note("the old model may have seen those visits: it was learned again without them, for the comparison")
     rows = [(row.measure, f"{row.visits:,}", *difference(row)) for row in outcome.anchors]
@@ -164,9 +158,8 @@ def drift(
     Example: whatelse drift model this-month.csv
     """
     from whatelse.lifecycle import drift as work
-    from whatelse.tagger import Tagger
 
-    vocabulary = Tagger.load(model).vocabulary_
+    vocabulary = whatelse.Tagger.load(model).vocabulary_
     records = options.read(visits, option, source=source, columns=columns, like=vocabulary.source)
     weeks = work.by_week(records, vocabulary)
     found = work.alarms(vocabulary, weeks, open_decisions(decisions).opinions if decisions else ())
@@ -180,10 +173,8 @@ def drift(
         if not judged and not found:
             typer.echo(f"nothing was judged: of {len(weeks):,} weeks none has {work.FEW} visits; give more records")
             return
-        typer.echo(
-            f"{judged:,} of {len(weeks):,} weeks judged ({work.FEW} visits or more), {len(vocabulary.names):,} "
-            f"findings each: {left}; probability of a false alarm in a week without change: at most "
-            f"{work.FALSE_ALARMS:.0%}"
-        )
+        which = f"{judged:,} of {len(weeks):,} weeks judged ({work.FEW} visits or more)"
+        chance = f"probability of a false alarm in a week without change: at most {work.FALSE_ALARMS:.0%}"
+        typer.echo(f"{which}, {len(vocabulary.names):,} findings each: {left}; {chance}")
     if found:
         raise typer.Exit(1)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import typer
 
-from whatelse.cli.database import DATABASE, DATABASE_OPTION, open_store
 from whatelse.cli.options import MAP, OPTION, SOURCE, pairs
+from whatelse.cli.store import DATABASE, DATABASE_OPTION, open_store
 
 
 def serve(
@@ -34,7 +34,6 @@ def serve(
     ),
     config: Path | None = typer.Option(None, "--config", help="YAML file with these and all other settings."),
     settings: bool = typer.Option(False, "--settings", help="List every setting and exit."),
-    cds_hooks: bool | None = typer.Option(None, "--cds-hooks", help="Answer CDS Hooks calls at /cds-services."),
     check: bool = typer.Option(False, "--check", help="Try every connection that is configured, say what is wrong."),
     log_level: Literal["debug", "info", "warning", "error"] = typer.Option(
         "warning", "--log-level", help="info: one line a request."
@@ -56,7 +55,7 @@ def serve(
     given: dict[str, Any] = dict(
         model=model, visits=visits or None, host=host, port=port, workers=workers,
         trusted_keys=trusted_key or None, database=database, auth=auth, watch_model=watch_model,
-        workbench=workbench, cds_hooks=cds_hooks,
+        workbench=workbench,
     )  # fmt: skip
     how = {"source": source, "columns": columns, **pairs(option, "--option")}
     if any(value is not None for value in how.values()):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.text import Text
 
+import whatelse
 from whatelse.cli.options import JSON, RECORDS
 from whatelse.cli.tables import console, print_json, print_summary, print_table
 from whatelse.errors import CohortError, InputError
-from whatelse.visits import TEXT_FIELDS
-
-if TYPE_CHECKING:
-    from whatelse.cohort import Cohort
-    from whatelse.visits import Visit
+from whatelse.visits import TEXT_FIELDS, Visit
 
 RATES_FROM = {
     "labels": "counted in labelled visits",
@@ -49,9 +46,8 @@ def show(
         return print_json({"model": str(what)} | said) if as_json else _print_model(what, said)
     if not what.exists():
         raise InputError("there is no such cohort or model", file=what)
-    from whatelse.cohort import Cohort
 
-    opened = Cohort.open(what)
+    opened = whatelse.Cohort.open(what)
     if visit is not None:
         if as_json:
             raise InputError("--json quotes no record: leave out --visit")
@@ -72,7 +68,7 @@ def show(
     print_table(("finding", "visits", "share"), rows, "most common findings")
 
 
-def _record(cohort: Cohort, wanted: str, files: list[Path]) -> Visit:
+def _record(cohort: whatelse.Cohort, wanted: str, files: list[Path]) -> Visit:
     """The visit's record, read again from where the cohort came from."""
     from whatelse.lifecycle.rebuild import places_of, records_of
 
@@ -82,7 +78,7 @@ def _record(cohort: Cohort, wanted: str, files: list[Path]) -> Visit:
     raise InputError(f"there is no visit {wanted!r} in these files", file=", ".join(map(str, places_of(cohort, files))))
 
 
-def _cohort(cohort: Cohort, top: int) -> dict[str, Any]:
+def _cohort(cohort: whatelse.Cohort, top: int) -> dict[str, Any]:
     """A cohort as JSON values."""
     counts = cohort.X.getnnz(axis=0)
     columns = set(cohort.anchor_columns.tolist())
@@ -105,7 +101,7 @@ def _cohort(cohort: Cohort, top: int) -> dict[str, Any]:
     }
 
 
-def _print_visit(cohort: Cohort, row: int, record: Visit) -> None:
+def _print_visit(cohort: whatelse.Cohort, row: int, record: Visit) -> None:
     """A visit's findings, each with the words or the code it came from."""
     typer.echo(f"visit {record.id}")
     if cohort.Y is not None and cohort.labelled[row]:
@@ -141,10 +137,8 @@ def _print_model(path: Path, said: dict[str, Any]) -> None:
     count = "an unknown number of" if learned["visits"] is None else f"{learned['visits']:,}"
     typer.echo(f"learned from {count} visits{kind}{labelled}")
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    typer.echo(
-        f"written {written:%Y-%m-%d %H:%M} UTC by whatelse {said['version']}, "
-        f"learner {said['learner'] or 'unknown'}, {'converged' if said['converged'] else 'NOT converged'}"
-    )
+    how = f"learner {said['learner'] or 'unknown'}, {'converged' if said['converged'] else 'NOT converged'}"
+    typer.echo(f"written {written:%Y-%m-%d %H:%M} UTC by whatelse {said['version']}, {how}")
     typer.echo(f"noise rates: {RATES_FROM.get(said['rates_from'], 'of unknown origin')}")
     rows, telling = [], []
     for entry in said["conditions"]:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import whatelse
 from whatelse.cli.options import OnError
-from whatelse.cli.progress import progress_bar
-from whatelse.cli.tables import print_note
+from whatelse.cli.tables import print_left_out, print_note, progress_bar
 from whatelse.errors import InputError, OutputError, WhatelseError
+from whatelse.sources.report import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from whatelse.annotators import AnchorSet, NoiseRates
-    from whatelse.cohort import Cohort, Vocabulary
-    from whatelse.tagger import Tagger
+    from whatelse.cohort import Vocabulary
 
 EVALUATED = 100_000  # visits of a cohort in Spark that `evaluate` looks at, at most
 
@@ -57,7 +56,7 @@ def build_on_spark(
     files: list[Path],
     master: str | None,
     out: Path | None,
-    anchors: AnchorSet,
+    anchors: whatelse.AnchorSet,
     like: Vocabulary | None,
     columns: Path | None,
     on_error: OnError,
@@ -67,33 +66,32 @@ def build_on_spark(
     if out is None:
         raise InputError("--engine spark writes a dataset: give its folder with --out")
     with spark_session(master) as running, progress_bar() as progress:
-        from whatelse.spark.building import Left, build_cohort
+        from whatelse.spark.building import build_cohort
         from whatelse.spark.reading import parquet_files, read_visits
 
         paths = parquet_files(files)
-        visits = read_visits(
-            running.read.parquet(*(Path(path).as_uri() for path in paths)),
-            columns,
-            like=like.source if like is not None else None,
-            on_error=on_error,
-            files=paths,
-        )
-        left = Left()
+        df = running.read.parquet(*(Path(path).as_uri() for path in paths))
+        as_before = like.source if like is not None else None
+        visits = read_visits(df, columns, like=as_before, on_error=on_error, files=paths)
+        left = Report()
         about = {"source": "table", "files": paths, "reading": dict(visits.description), "labels": None}
         cohort = build_cohort(visits, anchors, out=out, like=like, about=about, left=left, told=progress, **choice)
         for note in left.notes:
             print_note(note)
-        for kind, count in sorted(left.rows.items()):
-            if count:
-                print_note(f"left out {count:,} rows: {kind}")
+        print_left_out(left)
         names = cohort.vocabulary.names
         typer.echo(f"{len(cohort):,} visits, {len(names):,} findings ({len(cohort.conditions)} of them anchors)")
         typer.echo(f"saved as {out}")
 
 
 def fit_on_spark(
-    cohort: Path, master: str | None, learner: str, rates: NoiseRates | None, seed: int, settings: dict[str, Any]
-) -> tuple[Tagger, int, float]:
+    cohort: Path,
+    master: str | None,
+    learner: str,
+    rates: whatelse.NoiseRates | None,
+    seed: int,
+    settings: dict[str, Any],
+) -> tuple[whatelse.Tagger, int, float]:
     """`fit`: the tagger, how many visits it learned from and how long that took, start-up apart."""
     with spark_session(master) as running, progress_bar() as progress:
         from whatelse.spark.dataset import SparkCohort
@@ -105,7 +103,7 @@ def fit_on_spark(
         return tagger, len(opened), time.perf_counter() - began
 
 
-def visits_to_test(cohort: Path, master: str | None, seed: int) -> Cohort:
+def visits_to_test(cohort: Path, master: str | None, seed: int) -> whatelse.Cohort:
     """`evaluate`: the visits of a cohort in Spark, EVALUATED at most, at random."""
     import numpy as np
 
@@ -137,9 +135,8 @@ def tag_on_spark(
     with spark_session(master) as running:
         from whatelse.spark.reading import parquet_files, read_visits
         from whatelse.spark.tagging import tag
-        from whatelse.tagger import Tagger
 
-        tagger = Tagger.load(model)
+        tagger = whatelse.Tagger.load(model)
         paths = parquet_files([visits])
         df = running.read.parquet(*(Path(path).as_uri() for path in paths))
         records = read_visits(df, columns, like=tagger.vocabulary_.source)

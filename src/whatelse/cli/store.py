@@ -1,15 +1,16 @@
-"""`store backup | restore | verify | decisions | audit`: the database as a whole."""
+"""The database of decisions: its option, how it is opened; `store backup | restore | verify | decisions | audit`."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatelse.cli.database import DATABASE_OPTION, open_decisions, open_store
 from whatelse.cli.options import JSON
 from whatelse.cli.tables import print_json, print_table
 from whatelse.errors import WhatelseError
@@ -17,8 +18,38 @@ from whatelse.io.files import writing
 
 if TYPE_CHECKING:
     from whatelse.annotators.decisions import Decisions, Opinion
+    from whatelse.store import Store
 
 LISTED = 10  # conditions
+DATABASE = "sqlite:///whatelse.db"
+DATABASE_OPTION: Any = typer.Option(
+    DATABASE,
+    "--database",
+    envvar="WHATELSE_DATABASE",
+    help="Where decisions are kept: sqlite:///FILE or postgresql://…",
+)
+
+
+@contextmanager
+def open_store(database: str, new: bool = True) -> Iterator[Store]:
+    """The store at a URL, closed in the end. new: make it if there is none; a mistyped name would verify as empty."""
+    from whatelse.store import Store
+    from whatelse.store.backup import file_of
+
+    if not new and database.startswith("sqlite:") and not (file := file_of(database)).exists():
+        raise WhatelseError(f"{file}: there is no such database; say where it is with --database sqlite:///FILE")
+    with closing(Store(database)) as store:
+        yield store
+
+
+def open_decisions(place: str, error: float | None = None) -> Decisions:
+    """Decisions of a database, or of a file that `store decisions` wrote, weighed and judged together."""
+    from whatelse.annotators.decisions import combine, opinions_of, read_opinions
+
+    if place.endswith((".csv", ".parquet")) and "://" not in place:
+        return combine(read_opinions(Path(place)), error=error)
+    with open_store(place, new=False) as store:
+        return combine(opinions_of(store.tag_lines()), error=error)
 
 
 def audit(
@@ -182,7 +213,7 @@ def _summary(found: Decisions, low: int, high: int) -> dict[str, Any]:
 
 
 def _listed(opinions: list[Opinion]) -> list[dict[str, Any]]:
-    """By condition, the most common first, with some of the visits."""
+    """Opinions counted by condition, the most common first, with some of the visits."""
     out = []
     for condition, times in Counter(o.condition for o in opinions).most_common(LISTED):
         group = [o for o in opinions if o.condition == condition]

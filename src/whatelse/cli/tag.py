@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
-from whatelse.cli.model_tables import answer, print_answer
+import whatelse
 from whatelse.cli.options import ENGINE, MAP, MASTER, MODEL, OPTION, SOURCE, Engine, pairs, read
-from whatelse.cli.progress import progress_bar, say_when_compiling
 from whatelse.cli.spark import tag_on_spark
-from whatelse.cli.tables import print_left_out, print_note
+from whatelse.cli.tables import console, print_left_out, print_note, print_table, progress_bar, say_when_compiling
 from whatelse.errors import InputError
 from whatelse.explanations import UNCALIBRATED
 from whatelse.io.files import scratch_folder
 from whatelse.sources.address import place
+from whatelse.visits import TEXT_FIELDS, Known, Visit
 
 if TYPE_CHECKING:
     from whatelse.sources import VisitReader
 
+REASONS = 4  # of each tag
 FEW = 10  # visits that are shown unless --limit is given
+WORTH = 0.1  # log odds that another condition must bring to be named
+SAID = 0.05  # log odds below which a reason is not printed: it would read +0.0
+WORTH_ABSENT = 0.5  # and all that a part of the record does not have
+REASON = ("finding", "text", "log_odds", "present")  # what --json has of a reason
 
 
 def tag(
@@ -35,7 +41,6 @@ def tag(
     visit: list[str] = typer.Option([], "--visit", help="Only the visit with this id; may be repeated."),
     limit: int | None = typer.Option(None, "--limit", min=1, help=f"Visits to show, at most. [{FEW}; JSON: all]"),
     top: int = typer.Option(5, "--top", min=1, help="Tags to show for each visit."),
-    reasons: int = typer.Option(4, "--reasons", min=0, help="Reasons to give for each tag."),
     source: str | None = SOURCE,
     columns: Path | None = MAP,
     option: list[str] = OPTION,
@@ -63,8 +68,6 @@ def tag(
 
     Example: whatelse tag model visits.csv --out tags.parquet
     """
-    from whatelse.tagger import Tagger
-
     say_when_compiling()
     given = confirmed, rejected
     if omop is not None or out is not None or engine == "spark":
@@ -77,11 +80,11 @@ def tag(
         elif engine == "spark":
             tag_on_spark(model, visits, out, master, columns, *given)
         elif out is not None:
-            like = Tagger.load(model).vocabulary_.source
+            like = whatelse.Tagger.load(model).vocabulary_.source
             records = read([visits], option, source=source, columns=columns, on_error="skip", like=like, once=False)
             _tag_to_file(model, records, visits, out, *given)
         return
-    tagger = Tagger.load(model)
+    tagger = whatelse.Tagger.load(model)
     if tagger.assumed_ and not as_json:
         print_note(UNCALIBRATED)
     like = tagger.vocabulary_.source
@@ -91,7 +94,7 @@ def tag(
     most = limit or (len(missing) if visit else None if as_json else FEW)
     shown = 0
     for record in islice(found, most):
-        said = answer(tagger, record, *given, top, reasons)
+        said = answer(tagger, record, *given, top)
         shown += 1
         missing.pop(record.id, None)
         if as_json:
@@ -103,6 +106,54 @@ def tag(
     _check_read(records, shown, visits)
     if not visit and most and limit is None and shown == most and next(found, None) is not None:
         print_note(f"there are more visits than the {most} shown: see more with --limit, or all with --json")
+
+
+def answer(
+    tagger: whatelse.Tagger, visit: Visit, confirmed: list[str], rejected: list[str], top: int
+) -> dict[str, Any]:
+    """The suggestions for a visit with the reasons of the first `top`, as JSON values."""
+    reading, known = tagger.read(visit), Known(tuple(confirmed), tuple(rejected))
+    found = reading.suggest(known)
+    tags: list[dict[str, Any]] = []
+    for tag in found.tags[:top]:
+        why = reading.why(known, tag.condition, most=REASONS)
+        said = {name: getattr(tag, name) for name in ("condition", "probability", "error_bound", "baseline")}
+        said["reasons"] = [{name: getattr(r, name) for name in REASON} for r in why.reasons]
+        tags.append(said | {"absent": why.absent, "others": why.others, "sureness": why.sureness})
+    return {
+        "visit": visit.id,
+        "confirmed": confirmed,
+        "rejected": rejected,
+        "certified": found.certified,
+        "error_bound": found.error_bound,
+        "accuracy": found.accuracy,
+        "model": found.digest,
+        "caveat": found.caveat,
+        "tags": tags,
+    }
+
+
+def print_answer(visit: Visit, said: dict[str, Any], note: bool = True) -> None:
+    """One visit: who came with what, then what else."""
+    terminal = console()
+    who = ", ".join(part for part in (f"{visit.age:.0f}" if visit.age is not None else "", visit.sex or "") if part)
+    complaint = visit.chief_complaint or ""
+    terminal.print(Text.assemble(("visit ", "dim"), (visit.id, "bold"), f"  {who}  {complaint}"))
+    if note:
+        for field in TEXT_FIELDS[1:]:
+            if text := getattr(visit, field):
+                terminal.print(Text(text if len(text) < 400 else text[:400] + " …", style="dim"))
+    decided = [f"confirmed: {c}" for c in said["confirmed"]] + [f"rejected: {c}" for c in said["rejected"]]
+    rows = []
+    for tag in said["tags"]:
+        beside = [f"with {c} ({v:+.1f})" for c, v in tag["others"].items() if abs(v) >= WORTH]
+        telling = [(part, v) for part, v in tag["absent"].items() if abs(v) >= WORTH_ABSENT]
+        absent = [f"findings absent from {part} ({v:+.1f})" for part, v in telling]
+        own = [f"{r['text']} ({r['log_odds']:+.1f})" for r in tag["reasons"] if abs(r["log_odds"]) >= SAID]
+        reasons = ", ".join([*beside, *own, *absent])
+        rows.append((tag["condition"], f"{tag['probability']:.1%}", f"{tag['baseline']:.1%}", reasons))
+    print_table(("what else?", "probability", "usually", "because"), rows, "; ".join(decided) or None)
+    terminal.print(said["accuracy"], style="dim" if said["certified"] else "yellow")
 
 
 def _check_read(records: VisitReader, answered: int, file: Path) -> None:
@@ -151,10 +202,9 @@ def _tag_to_omop(model: Path, cdm: str, out: str, threshold: float, note_nlp: bo
     from whatelse.sources.omop.tables import open_cdm
     from whatelse.sources.omop.visits import cdm_visits
     from whatelse.sources.report import Report
-    from whatelse.tagger import Tagger
 
     codings = Path(options.pop("codings")) if "codings" in options else None
-    tagger, report_, known = Tagger.load(model), Report("skip"), load_codings(codings)
+    tagger, report_, known = whatelse.Tagger.load(model), Report("skip"), load_codings(codings)
     cdm_schema, results_schema = options.pop("cdm_schema", None), options.pop("results_schema", None)
     table = options.pop("table", "cohort")
     if options:
@@ -174,6 +224,5 @@ def _tag_to_omop(model: Path, cdm: str, out: str, threshold: float, note_nlp: bo
         made = make_results(tagger.conditions_, likely(), found, periods, threshold, about, today.date())
         written = write_results(made, out, results_schema, table, spoken.batches() if spoken is not None else None)
     print_left_out(report_)
-    typer.echo(
-        ", ".join(f"{name} {count:,}" for name, count in written.items()) + f" rows written to {hide_password(out)}"
-    )
+    counts = ", ".join(f"{name} {count:,}" for name, count in written.items())
+    typer.echo(f"{counts} rows written to {hide_password(out)}")

@@ -9,8 +9,7 @@ so each value is in exactly one band, like a decade of age.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +28,7 @@ def learn_cuts(values: ArrayLike, count: int) -> Cuts:
 
 
 def cuts_of_counts(values: NDArray[np.float64], times: NDArray[np.int64], count: int) -> Cuts:
-    """`learn_cuts` of distinct values, sorted, that came up so many times each: counts of parts add up."""
+    """`learn_cuts` from distinct sorted values and how many times each occurred. Counts of parts of a cohort add up."""
     if count < 2 or not values.size:
         return ()
     ends = np.cumsum(times)
@@ -46,11 +45,6 @@ def band_names(name: str, cuts: Cuts) -> list[str]:
     return [f"{name}:<{written[0]}", *(f"{name}:{a}-{b}" for a, b in pairwise(written)), f"{name}:>={written[-1]}"]
 
 
-def band(cuts: Cuts, value: float) -> int:
-    """Which band a value is in, from 0."""
-    return bisect_right(cuts, value)
-
-
-def bands_of(cuts: Cuts, values: Sequence[float]) -> NDArray[np.intp]:
-    """`band` of many values."""
+def bands_of(cuts: Cuts, values: ArrayLike) -> NDArray[np.intp]:
+    """Which band each value is in, from 0."""
     return np.searchsorted(np.array(cuts), np.asarray(values, dtype=np.float64), side="right")

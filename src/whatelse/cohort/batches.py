@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from whatelse.cohort.bands import band
 from whatelse.cohort.encoding import Encoded, Encoder, Joins
 from whatelse.cohort.fields import given_fields
 from whatelse.cohort.findings import REMEMBERED
@@ -82,21 +82,10 @@ class BatchReader:
         """Every mention of every finding of one visit: first notes in reading order, then codes and numbers."""
         found = self._encoder.encode([visit])
         word, first, last = self._joins.join(found.word, found.gap)
-        here = [
-            self._found(found, j, a, b)
-            for j, a, b in zip(
-                self._column[word].tolist(),
-                found.word_item[first].tolist(),
-                found.word_item[last].tolist(),
-                strict=True,
-            )
-            if j >= 0
-        ]
-        here += [
-            self._found(found, j, a, a)
-            for j, a in zip(found.fact.tolist(), found.fact_item.tolist(), strict=True)
-            if j >= 0
-        ]
+        words = self._column[word], found.word_item[first], found.word_item[last]
+        facts = found.fact, found.fact_item, found.fact_item
+        places = [p for columns in (words, facts) for p in zip(*(c.tolist() for c in columns), strict=True)]
+        here = [self._found(found, j, a, b) for j, a, b in places if j >= 0]
         here.sort(key=lambda f: (TEXT_FIELDS.index(f.field), f.start, f.end, f.finding))
         return here + [Found(j, field, code=code) for j, field, code in self._facts(visit)]
 
@@ -153,6 +142,6 @@ class BatchReader:
             found += [(j, field, code) for j in known]
         for name, value in visit.numbers or ():
             if name in self._bands:
-                j = self._bands[name][band(self.vocabulary.bands[name], value)]
+                j = self._bands[name][bisect_right(self.vocabulary.bands[name], value)]
                 found += [(j, "numbers", None)] if j >= 0 else []
         return found

@@ -33,11 +33,11 @@ class Choice:
     """Which findings become columns.
 
     max_share   findings in more than this share of visits go: they are the stop words
-    max_terms   of the rest, the most common so many stay (None: all); anchors that fell out are added back
+    max_terms   number of the most common findings that stay (None: all); anchors always stay
     min_visits  findings in fewer visits than this go
     bigrams     whether common pairs of words are joined
     function_words  whether words of grammar and form and bare numbers may be findings (`text/function_words.py`)
-    bands       numbers are parted into so many bands of about as many visits each (`bands.py`)
+    bands       number of bands for each measurement, with about as many visits in each band (`bands.py`)
     """
 
     max_share: float = 0.5
@@ -46,11 +46,6 @@ class Choice:
     bigrams: bool = True
     bands: int = 5
     function_words: bool = False
-
-    @property
-    def fewest(self) -> int:
-        """Visits that a finding must be in; one that no visit has is none."""
-        return max(self.min_visits, 1)
 
     def __post_init__(self) -> None:
         if not 0 < self.max_share <= 1:
@@ -186,7 +181,7 @@ def _cohort(
 def _choose(names: list[str], counts: NDArray[np.int64], N: int, collector: Collector, choice: Choice) -> list[int]:
     """Which of the names stay: ordinary findings, most common first, then all anchors in their order."""
     m, facts = len(collector.finder.anchors.names), len(collector.facts)
-    common = np.flatnonzero((counts >= choice.fewest) & (counts <= choice.max_share * N))
+    common = np.flatnonzero((counts >= max(choice.min_visits, 1)) & (counts <= choice.max_share * N))
     order = sorted(common.tolist(), key=lambda j: (-counts[j], names[j]))
     chosen = choose(((names[j], j < facts, j) for j in order), collector.finder, collector.left, choice)
     return chosen + list(range(m))
@@ -199,7 +194,6 @@ def choose(common: Iterable[tuple[str, bool, int]], finder: Finder, left: Collec
     left     names of codes that were anchors
     """
     anchors = {f"anchor:{name}" for name in finder.anchors.names}
-
     concepts = frozenset(finder.reader.concepts)
 
     def stays(name: str, fact: bool) -> bool:

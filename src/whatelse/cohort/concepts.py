@@ -24,9 +24,10 @@ from whatelse.text.reader import NoteReader, finding_name
 
 PREFIXES = ("neg", "possible", "family", "hx", "rx")
 VITALS = {
-    f"{code.system}:{(code.name or code.code).lower()}": concept
-    for _, _, code in RULES
-    if (concept := concept_of_code(code)) is not None
+    f"{rule.code.system}:{(rule.code.name or rule.code.code).lower()}": concept
+    for rules in RULES.values()
+    for rule in rules
+    if (concept := concept_of_code(rule.code)) is not None
 } | {"pain:none": "neg:pain"}
 
 
@@ -101,12 +102,6 @@ def _read(labels: list[tuple[str, str]], lexicon: Lexicon) -> list[tuple[str, ..
             finding = finding_name(name, kind, lasting, HISTORICAL if old else item[ASSERTION])
         if finding:
             found[item[NOTE]][finding] = None
-    return [_narrowest(tuple(names), lexicon) for names in found]
-
-
-def _narrowest(names: tuple[str, ...], lexicon: Lexicon) -> tuple[str, ...]:
-    """The names that no other name implies: "knee pain, ache" is `knee_pain`, not also `pain`."""
-    if len(names) < 2:
-        return names
-    implied = {wider for name in names for wider in lexicon.ancestors(name)}
-    return tuple(name for name in names if name not in implied)
+    implied = [{wider for name in names for wider in lexicon.ancestors(name)} for names in found]
+    # the narrowest: "knee pain, ache" is `knee_pain`, not also `pain`
+    return [tuple(n for n in names if n not in wider) for names, wider in zip(found, implied, strict=True)]

@@ -29,13 +29,13 @@ class Tally:
 
     @classmethod
     def of(cls, A: Bools, Y: Bools | None, known: Bools) -> Tally:
-        """Of anchors, labels and whether these are known, each (N, m)."""
+        """Counts of anchors A, labels Y and known labels, each (N, m). O(N m)."""
         true = np.zeros_like(known) if Y is None else Y & known
         counts = [np.asarray(marks.sum(0), np.int64) for marks in (A, known, true, A & true, A & known)]
         return cls(len(A), int(known.any(1).sum()), int(known.all(1).sum()), *counts)
 
     @property
     def table(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Of each condition, the labelled visits with (anchor, condition) = (1, 1), (1, 0), (0, 1), (0, 0)."""
+        """(m,) each: labelled visits with (anchor, condition) = (1, 1), (1, 0), (0, 1), (0, 0)."""
         other = self.known - self.fires_known - self.true + self.both
         return self.both, self.fires_known - self.both, self.true - self.both, other

@@ -56,24 +56,21 @@ class Labels:
         self._known.extend(label is not None for label in labels)
 
     def _check(self, truth: tuple[str, ...]) -> None:
-        """Count the names of `truth`; one that is a condition but for a letter is an error."""
+        """Count the names of `truth`; a name that differs from a condition by a letter is an error."""
         unknown = [name for name in truth if name not in self.anchors.names]
         self.other += len(unknown)
         self.named += len(truth) - len(unknown)
         for name in unknown:
             if (known := meant(name, self.anchors.names)) is not None:
-                raise CohortError(
-                    f"visit number {len(self.ids) + 1:,}: its 'truth' names a condition that is not defined; did you "
-                    f"mean {known!r}? Correct the records, or define the condition under that name"
-                )
+                where = f"visit number {len(self.ids) + 1:,}: its 'truth' names a condition that is not defined"
+                raise CohortError(f"{where}; did you mean {known!r}? Correct the records, or define that name")
 
     def arrays(self) -> tuple[NDArray[np.object_], NDArray[np.bool_] | None, NDArray[np.bool_]]:
         """ids (N,), Y (N, m) or None where no visit has labels, known (N, m)."""
         if self.other and not self.named:
-            raise CohortError(
-                f"'truth' has {self.other:,} names and none is a condition of this cohort; its conditions are "
-                f"{', '.join(self.anchors.names)}: give --conditions FILE, or map the right column as 'truth'"
-            )
+            names = f"its conditions are {', '.join(self.anchors.names)}"
+            advice = "give --conditions FILE, or map the right column as 'truth'"
+            raise CohortError(f"'truth' has {self.other:,} names and none is a condition here; {names}: {advice}")
         if len(set(self.ids)) < len(self.ids):
             twice = len(self.ids) - len(set(self.ids))
             raise CohortError(f"{twice:,} visits have an id that another visit has: every visit needs an id of its own")

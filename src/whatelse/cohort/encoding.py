@@ -136,7 +136,7 @@ class Joins(NamedTuple):
 
     @classmethod
     def of(cls, bigrams: frozenset[Bigram], words: Mapping[str, int], number: Number) -> Joins:
-        """Of the pairs both of whose words are in `words`, said and denied; `number` gives the joined word its own."""
+        """Joins of pairs whose words are both in `words`, also denied; `number` gives a joined word its number."""
         join = {}
         for a, b in sorted(bigrams):
             for sign in ("", "neg:"):

@@ -31,11 +31,11 @@ class FieldSets:
     which: Int32s
 
     def rows(self, rows: Indices) -> FieldSets:
-        """Of the visits with these numbers."""
+        """The fields of the visits with these row numbers."""
         return FieldSets(self.kinds, self.which[rows])
 
     def of_names(self, names: Iterable[str]) -> list[list[int]]:
-        """Of each visit, the places of its fields in `names`."""
+        """For each visit: the places of its fields in `names`."""
         place = {name: k for k, name in enumerate(names)}
         lists = [sorted(place[field] for field in kind if field in place) for kind in self.kinds]
         return [lists[k] for k in self.which.tolist()]

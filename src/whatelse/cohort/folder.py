@@ -66,10 +66,8 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         if left := sorted(folder.absolute().parent.glob(f".{folder.name}-*/old/cohort.json")):
             where = left[-1].parent.relative_to(folder.absolute().parent)
-            raise CohortError(
-                f"{folder} is not there: writing it was interrupted. The cohort from before is in the same folder as "
-                f"'{where}': move it back"
-            )
+            problem = f"{folder} is not there: writing it was interrupted"
+            raise CohortError(f"{problem}. The cohort from before is beside it as '{where}': move it back")
         problem = "is not a cohort: it has no cohort.json" if folder.exists() else "is not there"
         raise CohortError(f"{folder} {problem}; make a cohort with 'whatelse build'")
     try:

@@ -56,10 +56,8 @@ def rows_of(given: Any, vocabulary: Vocabulary, columns: Columns = None) -> Find
         raise QueryError("one visit is given where many are wanted: give [visit], or ask with suggest(visit)")
     if isinstance(given, Iterable) and not isinstance(given, str | Path):
         return _rows_of_visits(list(given), vocabulary)
-    raise QueryError(
-        f"visits are wanted, and {type(given).__name__} holds none: give a list of visits, a cohort, a data frame or a "
-        "matrix of findings; a file is read with read_visits(path)"
-    )
+    forms = "a list of visits, a cohort, a data frame or a matrix of findings; a file is read with read_visits(path)"
+    raise QueryError(f"visits are wanted, and {type(given).__name__} holds none: give {forms}")
 
 
 def framed(values: NDArray[np.float64], conditions: Sequence[str], like: Any, ids: Sequence[str] | None) -> Any:
@@ -116,10 +114,9 @@ def _check_names(names: list[Any], vocabulary: Vocabulary) -> None:
         problem = says.format(len(missing or other), (missing or other)[0])
     else:
         problem = "they are in another order"
-    raise QueryError(
-        f"the data frame's columns are not the {len(vocabulary.names):,} findings of this model: {problem}; take "
-        "frame[list(tagger.feature_names_in_)], of a cohort built like the one that was learned from"
-    )
+    advice = "take frame[list(tagger.feature_names_in_)], of a cohort built like the one that was learned from"
+    findings = f"the {len(vocabulary.names):,} findings of this model"
+    raise QueryError(f"the data frame's columns are not {findings}: {problem}; {advice}")
 
 
 def _matrix(frame: Any) -> sp.csr_matrix:
@@ -134,10 +131,8 @@ def _matrix(frame: Any) -> sp.csr_matrix:
 def _checked(matrix: Any, vocabulary: Vocabulary) -> sp.csr_matrix:
     """A matrix of findings: as wide as the vocabulary, nothing but 0 and 1 in it."""
     if matrix.ndim != 2 or matrix.shape[1] != len(vocabulary.names):
-        raise QueryError(
-            f"the matrix has shape {matrix.shape}, needs (visits, {len(vocabulary.names)}): a column for each finding "
-            "of the model (feature_names_in_)"
-        )
+        needs = f"(visits, {len(vocabulary.names)}): a column for each finding of the model (feature_names_in_)"
+        raise QueryError(f"the matrix has shape {matrix.shape}, needs {needs}")
     rows = sp.csr_matrix(matrix)
     if not np.isin(rows.data, (0, 1)).all():
         raise QueryError("the matrix of findings holds other values than 0 and 1 (absent and present)")

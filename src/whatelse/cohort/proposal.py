@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whatelse.annotators import AnchorSet
-from whatelse.annotators.anchors import Anchor, Condition, plain_code
+from whatelse.annotators.anchors import Anchor, Condition, Kind, plain_code
 from whatelse.cohort.build import build_cohort
 from whatelse.knowledge import Knowledge
 from whatelse.knowledge.entries import plain
@@ -39,9 +39,8 @@ def anchored_condition(base: Knowledge, name: str, fields: tuple[str, ...] = TEX
     entry, concept = base.conditions[name], base.concepts.get(name)
     phrases = dict.fromkeys((*entry.names, *(concept.same if concept else ())))
     anchors = tuple(Anchor("phrase", phrase, fields) for phrase in phrases)
-    return Condition(
-        name, entry.title, "history" if entry.kind in ("chronic", "social") else "acute", entry.codes, anchors
-    )
+    kind: Kind = "history" if entry.kind in ("chronic", "social") else "acute"
+    return Condition(name, entry.title, kind, entry.codes, anchors)
 
 
 def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | None:
@@ -71,7 +70,7 @@ def propose_conditions(visits: Sequence[Visit], base: Knowledge) -> Proposal | N
 
 
 def _told_apart(often: list[tuple[int, str]], fires: Mapping[str, bytes]) -> list[tuple[int, str]]:
-    """Of conditions that are named in the very same visits, the narrowest: nothing tells the others from it."""
+    """Conditions without those that are named in the same visits as a narrower condition: nothing tells them apart."""
     wider = load_lexicon().ancestors
     first = {fires[name]: name for _, name in sorted(often, key=lambda pair: (len(wider(pair[1])), pair[1]))}
     return [pair for pair in often if first[fires[pair[1]]] == pair[1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -78,18 +78,13 @@ class Vocabulary:
         """CohortError unless `other` has the same findings, column by column, and the same conditions."""
         if self.names == other.names:
             return
+        advice = "build it with 'whatelse build --vocabulary-from' the cohort that was learned from"
         if self.conditions != other.conditions:
-            raise CohortError(
-                f"the cohort is about other conditions ({len(other.conditions)}) than the model "
-                f"({len(self.conditions)}): build it with 'whatelse build --vocabulary-from' the cohort "
-                "that was learned from"
-            )
-        differ = sum(a != b for a, b in zip(self.names, other.names, strict=False))
-        differ += abs(len(self.names) - len(other.names))
-        raise CohortError(
-            f"{differ:,} of the cohort's {len(other.names):,} columns mean other findings than the model's "
-            f"{len(self.names):,}: build it with 'whatelse build --vocabulary-from' the cohort that was learned from"
-        )
+            counts = f"({len(other.conditions)}) than the model ({len(self.conditions)})"
+            raise CohortError(f"the cohort is about other conditions {counts}: {advice}")
+        differ = sum(a != b for a, b in zip_longest(self.names, other.names))
+        columns = f"{differ:,} of the cohort's {len(other.names):,} columns"
+        raise CohortError(f"{columns} mean other findings than the model's {len(self.names):,}: {advice}")
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -178,7 +173,6 @@ class Vocabulary:
             raise CohortError(f"the vocabulary is of schema {schema}, this whatelse reads {SCHEMA}: upgrade whatelse")
         rules = _rules(value.get("rules"))
         try:
-            lexicon = EMPTY if value.get("lexicon") is None else Lexicon.from_json(value["lexicon"])
             return cls(
                 names=tuple(_strings(value["names"])),
                 counts=np.array(value["counts"], dtype=np.int64),
@@ -188,7 +182,7 @@ class Vocabulary:
                 bigrams=frozenset((a, b) for a, b in map(_strings, value["bigrams"])),
                 bands={str(name): _cuts(cuts) for name, cuts in dict(value.get("bands", {})).items()},
                 source=dict(value.get("source", {})),
-                lexicon=lexicon,
+                lexicon=EMPTY if value.get("lexicon") is None else Lexicon.from_json(value["lexicon"]),
             )
         except (KeyError, TypeError, ValueError) as problem:
             said = f": {problem}" if isinstance(problem, WhatelseError) else ""
@@ -215,15 +209,11 @@ class Vocabulary:
     @cached_property
     def _sources(self) -> list[frozenset[str]]:
         """The fields each finding can come from; of a band, the name of its number (after "number ")."""
-        anchors = {
-            f"anchor:{c.name}": frozenset(f for a in c.anchors for f in a.fields) for c in self.anchors.conditions
-        }
+        of = {c.name: frozenset(f for a in c.anchors for f in a.fields) for c in self.anchors.conditions}
+        anchors = {f"anchor:{name}": fields for name, fields in of.items()}
         numbers = {f: frozenset([f"number {name}"]) for name, bands in self._band_names.items() for f in bands}
         named = {name: fields for name, fields in (numbers | anchors).items() if name in self.index}
-        lexicon = self.lexicon
-        fields = {
-            name: _fields_of_concept(name, lexicon) if lexicon.entries else _fields_of(name) for name in self.names
-        }
+        fields = {name: _fields_of(name, self.lexicon) for name in self.names}
         typed = {self.names[j] for name, j in self.columns.items() if name != self.names[j]}
         fields |= {name: fields[name].union(TEXT_FIELDS) for name in typed}
         return list((fields | named).values())
@@ -245,23 +235,22 @@ _PARTS = {  # the first field of a finding in this order says its part
 _BY_PREFIX = {"age": "age", "sex": "sex", "hx": "medication_history", "rx": "dispensed"}
 
 
-def _fields_of(name: str) -> frozenset[str]:
-    """The fields an ordinary finding comes from, read off its name. A time of day ("##:##") is a word."""
+def _fields_of(name: str, lexicon: Lexicon) -> frozenset[str]:
+    """The fields an ordinary finding comes from, read off its name. A time of day ("##:##") is a word.
+
+    With a lexicon, labels of codes are read as text: a concept comes from notes or from codes.
+    """
+    if lexicon.entries:
+        prefix, colon, rest = name.rpartition(":")
+        entry = lexicon.by_name.get(rest)
+        if prefix in ("hx", "rx") and (entry is None or entry.kind in (DRUG, DRUG_CLASS)):
+            return frozenset([*TEXT_FIELDS, _BY_PREFIX[prefix]])
+        if not colon or prefix in ("neg", "possible", "family", "hx") or prefix.startswith("#"):
+            return frozenset([*TEXT_FIELDS, "coded", "numbers"])
     prefix, colon, _ = name.partition(":")
     if not colon or prefix == "neg" or prefix.startswith("#"):
         return frozenset(TEXT_FIELDS)
     return frozenset([_BY_PREFIX.get(prefix, "coded")])
-
-
-def _fields_of_concept(name: str, lexicon: Lexicon) -> frozenset[str]:
-    """As `_fields_of`, where labels of codes are read as text: a concept comes from notes or from codes."""
-    prefix, colon, rest = name.rpartition(":")
-    entry = lexicon.by_name.get(rest)
-    if prefix in ("hx", "rx") and (entry is None or entry.kind in (DRUG, DRUG_CLASS)):
-        return frozenset([*TEXT_FIELDS, _BY_PREFIX[prefix]])
-    if not colon or prefix in ("neg", "possible", "family", "hx") or prefix.startswith("#"):
-        return frozenset([*TEXT_FIELDS, "coded", "numbers"])
-    return _fields_of(name)
 
 
 def _cuts(value: Iterable[Any]) -> tuple[float, ...]:
@@ -280,10 +269,8 @@ def _rules(value: Any) -> Rules:
         except InputError as problem:
             raise CohortError(f"the vocabulary is damaged: {problem}") from None
     if value not in SHIPPED:
-        raise CohortError(
-            "the vocabulary names a file of negation rules instead of holding the rules, as older versions wrote it; "
-            "that file is not opened: build the cohort again with '--setting rules=FILE', then fit again"
-        )
+        found = "the vocabulary names a file of negation rules, as older versions did, and that file is not opened"
+        raise CohortError(f"{found}: build the cohort again with '--setting rules=FILE', then fit again")
     return load_named_rules(value)
 
 

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from whatelse.cohort import Cohort
-from whatelse.evaluation.calibration import VISITS, trust
-from whatelse.evaluation.reliability import at_threshold
-from whatelse.evaluation.updates import answers_of
+from whatelse.evaluation.calibration import VISITS, answers_of, at_threshold, trust
 from whatelse.learning.learners import Learned
 from whatelse.noisyor.heldout_metrics import (
     METRICS,
@@ -29,6 +27,7 @@ from whatelse.noisyor.heldout_metrics import (
     resample_counts,
 )
 from whatelse.tagger import Tagger
+from whatelse.types import Bools, Floats
 
 TERMS = 8
 RESAMPLES = 2000
@@ -45,16 +44,8 @@ def compare(
         for metric in METRICS:
             left, right = recoveries[a].by_visit[metric], recoveries[b].by_visit[metric]
             found = paired_test(left, right, resamples=RESAMPLES, seed=seed)
-            out.append(
-                {
-                    "from": a,
-                    "to": b,
-                    "metric": metric,
-                    "difference": found.difference,
-                    "interval": [found.low, found.high],
-                    "p_value": found.p_value,
-                }
-            )
+            entry = {"from": a, "to": b, "metric": metric, "difference": found.difference}
+            out.append(entry | {"interval": [found.low, found.high], "p_value": found.p_value})
     return out
 
 
@@ -89,24 +80,20 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
     weight in the evidence where there is any. (A rare word can have a low failure by chance: counts are given.)"""
     ordinary = np.setdiff1d(np.arange(len(cohort.vocabulary.names)), cohort.anchor_columns)
     names, counts = cohort.vocabulary.names, cohort.vocabulary.counts
+
+    def terms(name: str, value: Floats, rank: Floats, stays: Bools) -> list[dict[str, Any]]:
+        """The findings of the `most` lowest ranks, those of them that stay; each (n,) over the ordinary findings."""
+        chosen = [j for j in np.argsort(rank, kind="stable")[:most] if stays[j]]
+        return [
+            {"finding": names[ordinary[j]], name: float(value[j]), "visits": int(counts[ordinary[j]])} for j in chosen
+        ]
+
     out = []
     for i, condition in enumerate(cohort.conditions):
-        fail = learned.model.noisyor.fail[i, ordinary]
-        entry: dict[str, Any] = {
-            "condition": condition,
-            "terms": [
-                {"finding": names[ordinary[j]], "fail": float(fail[j]), "visits": int(counts[ordinary[j]])}
-                for j in np.argsort(fail, kind="stable")[:most]
-                if fail[j] < 1
-            ],
-        }
-        weight = learned.model.evidence.weight[i, ordinary]
+        fail, weight = learned.model.noisyor.fail[i, ordinary], learned.model.evidence.weight[i, ordinary]
+        entry: dict[str, Any] = {"condition": condition, "terms": terms("fail", fail, fail, fail < 1)}
         if weight.any():
-            entry["evidence"] = [
-                {"finding": names[ordinary[j]], "weight": float(weight[j]), "visits": int(counts[ordinary[j]])}
-                for j in np.argsort(-weight, kind="stable")[:most]
-                if weight[j] > 0
-            ]
+            entry["evidence"] = terms("weight", weight, -weight, weight > 0)
         out.append(entry)
     return out
 
@@ -122,9 +109,8 @@ def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0, th
         hidden = heldout_tag_draws(cohort.Y, seed=seed, draws=draws)
         out["heldout_tag"] = heldout_tag_scores(tagger.heldout_tag, cohort.X, cohort.Y, hidden, seed=seed).to_json()
     anchors = heldout_anchor_draws(cohort.A, seed=seed, draws=draws)
-    out["heldout_anchor"] = heldout_anchor_scores(
-        tagger.model_, cohort.X, cohort.anchor_columns, anchors, seed=seed
-    ).to_json()
+    scores = heldout_anchor_scores(tagger.model_, cohort.X, cohort.anchor_columns, anchors, seed=seed)
+    out["heldout_anchor"] = scores.to_json()
     out["trust"] = trust(tagger.model_, cohort, seed=seed)
     out |= {"threshold": threshold, "by_condition": None}
     if cohort.Y is not None and cohort.known.any():

@@ -123,14 +123,11 @@ def silent_report(likely: Mapping[Pair, float], truth: Mapping[Pair, bool], thre
     visits = {visit for visit, _ in known}
     cards = {pair: p for pair, p in likely.items() if pair[0] in visits}
     conditions = sorted({condition for _, condition in known})
+    rows = [_row(name, threshold, _only(cards, name), _only(known, name), len(visits)) for name in conditions]
     return SilentReport(
         len(visits),
         tuple(_row(f"{t:.0%}", t, cards, known, len(visits)) for t in THRESHOLDS),
-        tuple(
-            _row(name, threshold, _only(cards, name), _only(known, name), len(visits))
-            for name in conditions
-            if any(_only(known, name).values()) or any(p >= threshold for p in _only(cards, name).values())
-        ),
+        tuple(row for row in rows if row.recall.whole or row.per_100),
         tuple(_bands(cards, known)),
     )
 

@@ -124,3 +124,12 @@ def _said(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror}); check the folder and its space") from None
+
+
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced; None while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -45,19 +45,17 @@ def check_growth(path: Path, size: int, grown: int) -> None:
     """InputError if a file of `size` bytes has grown to more than it may."""
     times = limit("WHATELSE_MAX_EXPANSION")
     if grown > max(SMALL, times * size):
-        raise InputError(
-            f"unpacks to more than {times} times its {size:,} bytes; if that is right, unpack it first or set "
-            "WHATELSE_MAX_EXPANSION higher",
-            file=path,
-        )
+        raise _exceeded(path, f"unpacks to more than {times} times its {size:,} bytes", "WHATELSE_MAX_EXPANSION")
 
 
 def check_line(path: Path, length: int) -> None:
     """InputError if a line is longer than it may be."""
     if length > (most := limit("WHATELSE_MAX_LINE")):
-        raise InputError(
-            f"has a line of more than {most:,} bytes; if that is right, set WHATELSE_MAX_LINE higher", file=path
-        )
+        raise _exceeded(path, f"has a line of more than {most:,} bytes", "WHATELSE_MAX_LINE")
+
+
+def _exceeded(path: Path | str, what: str, name: str) -> InputError:
+    return InputError(f"{what}; if that is right, set {name} higher", file=path)
 
 
 def read_yaml(path: Path) -> Any:
@@ -93,7 +91,7 @@ def parse_yaml(text: str, path: Path | str) -> Any:
 
 def _check_length(path: Path | str, length: int) -> None:
     if length > (most := limit("WHATELSE_MAX_DOCUMENT")):
-        raise InputError(f"has more than {most:,} bytes; if that is right, set WHATELSE_MAX_DOCUMENT higher", file=path)
+        raise _exceeded(path, f"has more than {most:,} bytes", "WHATELSE_MAX_DOCUMENT")
 
 
 def _check_shape(path: Path | str, text: str) -> None:
@@ -124,12 +122,6 @@ def _check_shape(path: Path | str, text: str) -> None:
             if anchor:
                 sizes[anchor] = count - before
         if len(within) > deepest + 1:
-            raise InputError(
-                f"is nested more than {deepest} levels deep; if that is right, set WHATELSE_MAX_DEPTH higher", file=path
-            )
+            raise _exceeded(path, f"is nested more than {deepest} levels deep", "WHATELSE_MAX_DEPTH")
         if count > most:
-            raise InputError(
-                f"holds more than {most:,} values, aliases written out; if that is right, set WHATELSE_MAX_VALUES "
-                "higher",
-                file=path,
-            )
+            raise _exceeded(path, f"holds more than {most:,} values, aliases written out", "WHATELSE_MAX_VALUES")

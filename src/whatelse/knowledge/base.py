@@ -93,6 +93,9 @@ class Knowledge:
         site, head = self._sites[prefix], self.concepts[name[len(prefix) + 1 :]]
         wider = [f"{self._prefix(parent)}_{head.name}" for parent in site.is_a]
         parents = [parent for parent in wider if parent != name] or [head.name]
+        parents += [
+            f"{prefix}_{up}" for up in head.is_a if up in self.concepts and self.concepts[up].kind == HEADS_KIND
+        ]
         concept = Concept(name, title_of(name), "symptom", tuple(parents), False, 0.1 * head.rate)
         self.composed[name] = concept
         return concept
@@ -180,7 +183,10 @@ class Knowledge:
 
 def load_knowledge(*overlays: str | Path) -> Knowledge:
     """The shipped base, changed and extended by files of one's own, in their order."""
-    return _shipped() if not overlays else _assemble(_merge(_shipped_tables(), [_overlay(Path(p)) for p in overlays]))
+    if not overlays:
+        return _shipped()
+    own = [_overlay(Path(path)) for path in overlays]  # first: a broken file is told at once
+    return _assemble(_merge({part: dict(table) for part, table in _shipped_tables().items()}, own))
 
 
 @lru_cache(maxsize=1)
@@ -188,8 +194,9 @@ def _shipped() -> Knowledge:
     return _assemble(_shipped_tables())
 
 
+@lru_cache(maxsize=1)
 def _shipped_tables() -> dict[str, Table]:
-    """The shipped YAML as {part: {name: (fields, file)}}."""
+    """The shipped YAML as {part: {name: (fields, file)}}. It takes two seconds to read, so it is read once."""
     folder = files("whatelse.knowledge")
     tables: dict[str, Table] = {"concepts": {}, "conditions": {}, "drugs": {}, "classes": {}}
     for part in ("concepts", "conditions"):
@@ -202,6 +209,13 @@ def _shipped_tables() -> dict[str, Table]:
     _add(tables["drugs"], drugs, "drugs.yaml")
     _add(tables["classes"], {name: {"same": phrases} for name, phrases in classes.items()}, "drugs.yaml")
     return tables
+
+
+@lru_cache(maxsize=1)
+def asked_of() -> dict[str, tuple[float, float]]:
+    """Finding -> the age from which, and below which, it is asked about; without an entry, at any age."""
+    rows = yaml.load((files("whatelse.knowledge") / "asked_of.yaml").read_text("utf-8"), Loader=LOADER)
+    return {f: (float(row.get("from", 0)), float(row.get("until", 200))) for row in rows for f in row["findings"]}
 
 
 def _add(table: Table, content: Mapping[str, Any], file: str) -> None:

@@ -27,6 +27,7 @@ class Concept:
 
     is_a     wider concepts, which it implies
     lasting  a fact that stays true: "history of X" means X
+    normal   says that something is as it should be (clear lungs, a negative test)
     rate     share of all emergency visits whose record mentions it as present
     same     phrases that mean it; near: phrases that go with it without meaning it
     prefix   of a body site: the first word of composed names (`abdominal` in `abdominal_pain`)
@@ -41,6 +42,7 @@ class Concept:
     same: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     prefix: str = ""
+    normal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +174,14 @@ class Fields:
 def read_concept(name: Any, value: Any, file: str) -> Concept:
     """A concept from its YAML entry."""
     entry = Fields(name, value, file)
-    entry.only({"title", "kind", "is_a", "lasting", "rate", "same", "near", "prefix"})
+    entry.only({"title", "kind", "is_a", "lasting", "normal", "rate", "same", "near", "prefix"})
     return Concept(
         name=entry.name,
         title=entry.text("title") or title_of(entry.name),
         kind=entry.choice("kind", CONCEPT_KINDS),
         is_a=entry.texts("is_a"),
         lasting=bool(entry.value.get("lasting", False)),
+        normal=bool(entry.value.get("normal", False)),
         rate=entry.number("rate", 0.0, 1.0, 0.0),
         same=tuple(phrase.lower() for phrase in entry.texts("same")),
         near=tuple(phrase.lower() for phrase in entry.texts("near")),

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
 from whatelse.annotators import NoiseRates
 from whatelse.noisyor.blocks import Blocks, LocalBlocks, as_blocks, fires
@@ -114,6 +115,7 @@ def elkan_noto(
     return Classifiers(fit[:-1], fit[-1], c, rates.ppv, columns, chosen)
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # steps are small
 def _choose(
     X: sp.csr_matrix, columns: NDArray[np.int64], sens: Floats, fpr: Floats, penalties: Sequence[float], seed: int
 ) -> tuple[Floats, Floats]:

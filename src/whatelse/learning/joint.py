@@ -34,6 +34,7 @@ ROUNDS, STEPS = 3, 60
 KNOWLEDGE, PAIRS = (0.45, 0.6), 0.6  # prior means of s and t: evidence repeats itself
 LEVEL_OF_PAIRS = -0.5  # prior mean of q: conditions with findings in common seem to go together more than they do
 SPREAD, SPREAD_KNOWN = 0.35, 0.55  # first standard deviations of weights around their means
+DEGREES = 5.0  # of freedom of the t distribution of weights around their means, once there are labels
 # By kind of anchor: code or drug, phrase that goes with a condition, name of a condition, phrase and name of a symptom.
 VOTES = np.array([3_000.0, 200.0, 1_000.0, 200.0, 1_000.0])  # visits that all votes count as, because errors repeat
 ANCHOR_VOTES = np.array([200.0, 50.0, 50.0, 50.0, 50.0])  # labels of a condition at which the votes count half
@@ -163,7 +164,9 @@ def _with_own_names(prior: Prior, start: Parameters) -> Prior:
 def _strengths(objective: Objective, found: Parameters, prior: Prior) -> Strengths:
     """Standard deviations anew: root of the mean square of what differs from the mean plus its posterior variance.
 
-    D has one for findings that the base knows for a condition and one for all others; b, e and P have one each.
+    D has one for findings that the base knows for a condition and one for all others; b, e and P have one each. Weights
+    have heavy tails (Student's t, DEGREES of freedom): each has a variance of its own, whose expectation given the
+    weight lies between the common one and the weight's square.
     """
     sd, start = objective.sd, objective.start
     square = found.D**2 + 1 / (objective.information(found) + sd.delta**-2)
@@ -171,6 +174,7 @@ def _strengths(objective: Objective, found: Parameters, prior: Prior) -> Strengt
     for part in (prior.known & objective.free, ~prior.known & objective.free):
         if part.any():
             delta[part] = _root_mean(square[part], 0.05, 2.0)
+    delta = np.where(objective.free, np.sqrt((DEGREES * delta**2 + square) / (DEGREES + 1)), delta)
     bias, scale, pairs = objective.label_information(found)
     upper = objective.upper
     return replace(

@@ -8,9 +8,12 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     alone     a risk or a treatment, a common mechanism of injury (COMMON_STORY of visits or more: a chair, a game),
               and every finding of a symptom that is a tag, counts by itself: it adds
               ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it. So does a
-              finding that is as it should be (NORMAL: clear lungs), with ALONE log (p_ij / r_j)
+              finding that is as it should be (`normal` in its concept: clear lungs), with ALONE log (p_ij / r_j)
     narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
               r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
+    elsewhere a narrower finding that a condition does not have, where the condition has the wider one only by other
+              narrower ones (an ankle in pain says nothing of the knee): it takes back ELSEWHERE of what the wider
+              one brings, at most MOST_ELSEWHERE
     age, sex  log of how many times as common, added to the log odds where age or sex is known
     against   log of the factor, where the finding is present
     denied    log(1 - p_ij) of a finding that the record denies; p at most DENIED, for denials err (DENIED_RESULT of a
@@ -27,7 +30,11 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
               others, at most MOST_COMPANY, and at most LISTED where it is a finding or risk of the other, which counts
               already; not among chronic conditions, habits and symptoms. A named symptom speaks against nothing: it
               may be the complaint of what it is told apart from. A confirmed one counts
-              in full, at most MOST_CONFIRMED. Conditions that nobody named are not coupled: all answers stay exact
+              in full, at most MOST_CONFIRMED, and does not explain away what its company brings. Conditions that
+              nobody named are not coupled: all answers stay exact
+    rivals    a visit has one reason: a confirmed disease or injury adds RIVAL to the log odds of those that it is
+              mistaken for, ALIKE to those that bring one of its complaints (MAIN of cases or more), unless they keep
+              company or one is a form of the other
     anchor    the condition's own name in the record, also as the meaning of a code: sensitivity NAMED (of a symptom
               NAMED_SYMPTOM), and a false-positive rate that makes it right PRECISION of the time (of a
               symptom PRECISION_SYMPTOM: who states a symptom has it)
@@ -36,7 +43,7 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,26 +66,23 @@ PRECISION, PRECISION_SYMPTOM = 0.8, 0.95
 UNNAMED = 3.0
 DEFINING, ALWAYS, UNMENTIONED = 0.85, 0.96, 4.0
 ALONE = 0.5
+ELSEWHERE, MOST_ELSEWHERE = 0.7, 2.0
 COMMON_STORY = 0.002
 MOST_ALONE = 1.5
 COMPANY, LISTED, MOST_CONFIRMED = 0.6, 0.5, 3.5
 QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
 """Part of an entry -> how much the silence of a record says about it."""
-NORMAL = ("normal_", "negative_", "clear_lungs", "well_appearing", "acting_normal", "playful_child", "tolerating_feeds",
-    "full_range_of_motion", "no_fracture_on_xray")  # fmt: skip
-"""Names of findings that say that something is as it should be, and how such names begin."""
 EVERY_INJURY = {"injury": 0.4, "impact": 0.2, "fall": 0.3, "sports_injury": 0.08}
 AT_SITE = {"injury": 0.4, "impact": 0.15, "landing": 0.05, "pain": 0.6, "swelling": 0.3, "tenderness": 0.2}
 """What the record of any injury, of an injury at a site, may say -> how often it does."""
 AT_WOUND, WOUNDS = {"injury": 0.1, "pain": 0.2, "tenderness": 0.1}, ("laceration", "abrasion", "burn", "bite", "wound")
 """The same of a wound, which is told as one and not as a blow; how the names of wounds end."""
+RIVAL, ALIKE, MAIN = -0.7, -0.3, 0.3
 HEARD = 0.5  # how much the silence about what any injury may have says: it counts alone
 NARROWER_SITE = 0.3  # of the mentions of a wider site, where the rate of the narrower one is not written
 SMALLEST_RATE = 1e-5
-ASKED, ASKED_KINDS = (
-    0.3,
-    ("symptom", "sign", "exposure", "history", "mechanism"),
-)  # denied so many times as often as said
+ASKED = 0.3  # denied so many times as often as said, if of one of ASKED_KINDS
+ASKED_KINDS = ("symptom", "sign", "exposure", "history", "mechanism")
 BACKGROUND = ("chronic", "social", "symptom")
 
 
@@ -161,11 +165,13 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     story = np.array([rates[j] >= COMMON_STORY and _kind(base, name) == "mechanism" for j, name in enumerate(names)])
     alone = (fail < 1) & ((quiet < 1) | (symptom[:, None] & (p < DEFINING)) | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
-    normal = np.array([name.startswith(NORMAL) for name in names])
+    normal = np.array([(concept := base.concept(name)) is not None and concept.normal for name in names])
     alone |= normal & (fail < 1)
     ratio = ALONE * np.log(np.maximum(given_p[:, :k], SMALLEST_RATE) / given_r[:k])
+    placed = {j: [w for w in wider if base.site_of(names[w])] for j, wider in ups.items() if base.site_of(names[j])}
+    elsewhere = _elsewhere(p[:, :k], placed, np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), gain / ALONE))
     gain = np.where(normal[:k], np.maximum(ratio, -MOST_ALONE), gain)
-    linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), 0.0)
+    linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), -elsewhere)
     injury = np.array([condition.kind == "injury" for condition in conditions])
     result = np.array([_kind(base, name) == "result" for name in names])
     least = np.where(injury, DEFINING, ALWAYS)
@@ -203,7 +209,7 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     for i in range(m):
         j = n - m + i
         leak[j], fail[i, j], rates[j] = false[i], (1 - named[i]) / (1 - false[i]), named[i] * share[i] / precision[i]
-    together = _couplings(conditions, own)
+    together = couplings(conditions, own, MOST_CONFIRMED)
     background = np.isin(kinds, BACKGROUND)
     both = background[:, None] & background[None, :]
     listed = np.array([[not row.keys().isdisjoint(names_of) for names_of in own] for row in table])
@@ -220,11 +226,33 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
         fail=fail,
         leak=leak,
         weight=weight,
-        company=together,
+        company=together + rivals(base, conditions, table, together),
         linear=linear,
         silence=silence,
         silence_base=quiet_log[:, root].sum(1),
     )
+
+
+def _elsewhere(p: Floats, ups: dict[int, list[int]], gain: Floats) -> Floats:
+    """(m, k) log odds to take back where a finding shows that its wider one is of another place.
+
+    p (m, k) frequencies;  ups: finding with a body site -> its wider ones;  gain (m, k): log odds of each finding
+    """
+    narrowest = np.zeros_like(p)  # how often a case has the commonest narrower form of each finding
+    for j, wider in ups.items():
+        narrowest[:, wider] = np.maximum(narrowest[:, wider], p[:, [j]])
+    by_narrower = (p > 0) & (p <= narrowest)
+    own = (p > 0) & ~by_narrower
+    other = np.zeros(p.shape, bool)
+    for j, wider in ups.items():
+        other[:, j] = (p[:, j] == 0) & by_narrower[:, wider].any(1) & ~own[:, wider].any(1)
+    out = np.zeros_like(p)
+    for j, wider in ups.items():
+        for w in wider:
+            between = [v for v in wider if v in ups and w in ups[v]]  # foot, for toe redness
+            here = other[:, j] & by_narrower[:, w] & ~other[:, between].any(1)
+            out[:, j] += np.where(here, gain[:, w], 0.0)
+    return np.asarray(np.clip(ELSEWHERE * out, 0.0, MOST_ELSEWHERE))
 
 
 def own_concepts(base: Knowledge, condition: Condition) -> frozenset[str]:
@@ -266,8 +294,8 @@ def _complete_injury(base: Knowledge, row: dict[str, tuple[float, float]], own: 
         if name.endswith("_pain") and often >= 0.3 and (site := base.site_of(name)):
             sites[site] = max(often, sites.get(site, 0.0))
     said = dict(EVERY_INJURY)
-    told = AT_WOUND if any(name.endswith(WOUNDS) for name in own) else AT_SITE
-    said |= {f"{site}_{head}": often * part for site, often in sites.items() for head, part in told.items()}
+    at_site = AT_WOUND if any(name.endswith(WOUNDS) for name in own) else AT_SITE
+    said |= {f"{site}_{head}": often * part for site, often in sites.items() for head, part in at_site.items()}
     for name, often in said.items():
         for implied in (name, *base.parents(name)):
             if implied not in own:
@@ -320,21 +348,45 @@ def finding_rate(base: Knowledge, name: str) -> float:
     return rate
 
 
-def _couplings(conditions: Sequence[Condition], own: Sequence[frozenset[str]]) -> Floats:
-    """(m, m) J: the mean of what the two entries say, or what one of them says."""
+def couplings(conditions: Sequence[Condition | None], own: Sequence[Collection[str]], most: float) -> Floats:
+    """(m, m) log lift of each pair, between -most and most: the mean of what the two entries say, or what one says.
+
+    own  names that are each condition itself
+    """
     owners: dict[str, list[int]] = {}
     for i, names in enumerate(own):
         for name in names:
             owners.setdefault(name, []).append(i)
     total, said = np.zeros((len(conditions),) * 2), np.zeros((len(conditions),) * 2)
     for i, condition in enumerate(conditions):
-        for other, times in condition.goes_with.items():
-            value = float(np.clip(np.log(max(times, 1e-3)), -MOST_CONFIRMED, MOST_CONFIRMED))
+        for other, times in (condition.goes_with if condition else {}).items():
+            value = float(np.clip(np.log(max(times, 1e-3)), -most, most))
             for k in owners.get(other, ()):
                 if k != i:
                     total[[i, k], [k, i]] += value
                     said[[i, k], [k, i]] += 1
     return np.divide(total, said, out=np.zeros_like(total), where=said > 0)
+
+
+def rivals(
+    base: Knowledge, conditions: Sequence[Condition], table: Sequence[dict[str, tuple[float, float]]], together: Floats
+) -> Floats:
+    """(m, m) log odds that a confirmed disease or injury takes from others that would explain the same visit."""
+    acute = np.array([condition.kind in ("disease", "injury") for condition in conditions])
+    names = {condition.name: i for i, condition in enumerate(conditions)}
+    complaints = sorted({name for row in table for name in row if _kind(base, name) == "symptom"})
+    brings = np.array([[row.get(name, (0.0, 0.0))[0] >= MAIN for name in complaints] for row in table], np.float32)
+    out = np.where(brings @ brings.T > 0, ALIKE, 0.0)
+    for i, condition in enumerate(conditions):
+        for other in condition.mistaken_for:
+            if (k := names.get(other)) is not None:
+                out[i, k] = out[k, i] = RIVAL
+    for i, condition in enumerate(conditions):
+        forms = base.wider(condition.name) if condition.name in base.conditions else ()
+        for k in (names[other] for other in forms if other in names):
+            out[i, k] = out[k, i] = 0.0
+    free = acute[:, None] & acute[None, :] & (together == 0) & ~np.eye(len(conditions), dtype=bool)
+    return np.where(free, out, 0.0)
 
 
 def knowledge_model(net: KnowledgeNetwork) -> JointModel:

@@ -130,10 +130,10 @@ def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
     }
 
 
-def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress, shrink: float = 0.0) -> Learned:
+def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
     """The paper's initialisation: moments denoised by the noise rates."""
     counts = Counts.of(cohort.X, cohort.anchor_columns)
-    return Learned(JointModel.plain(moments_model(counts, rates, cohort.anchor_columns, shrink=shrink)))
+    return Learned(JointModel.plain(moments_model(counts, rates, cohort.anchor_columns)))
 
 
 def learn_naive(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:

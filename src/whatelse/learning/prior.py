@@ -21,7 +21,7 @@ from whatelse.cohort.concepts import concepts_of_findings
 from whatelse.knowledge import Knowledge
 from whatelse.knowledge.entries import Condition, plain
 from whatelse.knowledge.matching import merged, stands_for
-from whatelse.learning.knowledge_model import SMALLEST_RATE, finding_rate, frequencies, wider_findings
+from whatelse.learning.knowledge_model import SMALLEST_RATE, couplings, finding_rate, frequencies, wider_findings
 from whatelse.text.lexicon import Lexicon, load_lexicon
 from whatelse.types import Bools, Floats, Ints
 
@@ -33,6 +33,8 @@ CLIMBED = 0.6  # of the weight of a wider finding: a narrower one that the entry
 SITE_COMPLAINT, SITE_OTHER = 2.5, 1.0  # log lift of a complaint, of another injury at the body site of a condition
 COMPLAINTS = ("pain", "injury", "swelling", "tenderness", "impact", "deformity", "numbness", "weakness", "stiffness")
 INJURED = {True: 3.0, False: 0.33}  # times as often marked as an injury: injuries and their causes, all others
+NEARLY_ALL, DEFINED = 0.9, 0.3
+ANY_INJURY = "_injury"  # ends findings that any blow to a body site implies: they do not state a condition
 CODE, PHRASE, NAME, SYMPTOM_PHRASE, SYMPTOM_NAME = range(5)  # kinds of anchors
 GROUPS = ("facts", "names")
 
@@ -65,7 +67,7 @@ class Prior:
     @classmethod
     def flat(cls, vocabulary: Vocabulary) -> Prior:
         """Nothing is known: all means are zero."""
-        kinds = [_anchor_kind(condition, ()) for condition in vocabulary.anchors.conditions]
+        kinds = [_anchor_kind(condition, _shares_word(condition)) for condition in vocabulary.anchors.conditions]
         m, n = len(kinds), len(vocabulary.names)
         nothing = np.zeros((len(GROUPS), m, n)), np.zeros((m, m)), np.full(m, np.nan), ((),) * m
         return cls(*nothing, np.array(kinds, np.int64), np.zeros((m, n), bool))
@@ -87,33 +89,50 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
         whole.append(entry)
         share[i] = entry.share if entry else np.nan
         symptom = entry is not None and entry.kind == "symptom"
-        kinds.append(_anchor_kind(condition, found, lexicon, symptom))
-        own[i] = [name in found for name in names]
+        kinds.append(_anchor_kind(condition, _names_it(condition, base, lexicon, found, entry), symptom))
+        own[i] = [name in found and not name.endswith(ANY_INJURY) for name in names]
         view = _View(base, lexicon, entry, found, written)
         for j, concepts in enumerate(columns[: n - m]):
             if concepts:
                 weight[:, i, j] = view.weights(concepts)
     weight = np.clip(weight, -STRONGEST, STRONGEST)
-    return Prior(weight, _couplings(whole, entries), share, tuple(entries), np.array(kinds), own)
+    return Prior(weight, couplings(whole, entries, STRONGEST_PAIR), share, tuple(entries), np.array(kinds), own)
 
 
-def _anchor_kind(
-    condition: AnchoredCondition, own: tuple[str, ...], lexicon: Lexicon | None = None, symptom: bool = False
-) -> int:
-    """NAME if a phrase of the anchor names the condition; PHRASE for other words, which go with it; CODE for no words.
+def _names_it(
+    condition: AnchoredCondition, base: Knowledge, lexicon: Lexicon, found: tuple[str, ...], entry: Condition | None
+) -> bool:
+    """Whether a phrase of the anchor names the condition; other phrases only go with it.
 
-    A record states a symptom far more often than it states a disease: the kinds of symptoms are kinds of their own.
-    Where the base knows no name of the condition, a phrase that shares a word with its title names it.
+    found, entry: the entries that the condition stands for, and their union. A phrase names the condition if it means
+    one of them or a narrower one (a blow to the head is not yet a head injury), if it is the condition's name or title,
+    or if nearly all cases have what it means and DEFINED of those who have that are cases (hives, for urticaria). Where
+    the base knows neither, a phrase that shares a word with the title names it.
     """
-    phrases = condition.phrases
-    if not phrases:
+    phrases = [plain(phrase) for phrase in condition.phrases]
+    if entry is None:
+        return _shares_word(condition)
+    for phrase, read in zip(phrases, concepts_of_findings(phrases, lexicon), strict=True):
+        exact = [name for name in read if entry.kind != "injury" or name in found or lexicon.composed(name)]
+        meant = {up for name in exact for up in (name, *lexicon.ancestors(name))}
+        if phrase in (plain(condition.name), plain(condition.title)) or not meant.isdisjoint(found):
+            return True
+        often = {name: entry.findings.get(name, 0.0) for name in read}
+        if any(p >= NEARLY_ALL and entry.share * p >= DEFINED * _rate(base, name) for name, p in often.items()):
+            return True
+    return False
+
+
+def _shares_word(condition: AnchoredCondition) -> bool:
+    """Whether a phrase of the anchor shares a word with the condition's name or title."""
+    words = set(plain(f"{condition.title} {condition.name}").split())
+    return any(words & set(plain(phrase).split()) for phrase in condition.phrases)
+
+
+def _anchor_kind(condition: AnchoredCondition, names: bool, symptom: bool = False) -> int:
+    """Kind of an anchor. A record states a symptom far more often than a disease: symptoms have kinds of their own."""
+    if not condition.phrases:
         return CODE
-    if own and lexicon is not None:
-        read = concepts_of_findings(map(plain, phrases), lexicon)
-        names = any(set(own) & {name, *lexicon.ancestors(name)} for some in read for name in some)
-    else:
-        title = set(plain(f"{condition.title} {condition.name}").split())
-        names = any(set(plain(phrase).split()) & title for phrase in phrases)
     if symptom:
         return SYMPTOM_NAME if names else SYMPTOM_PHRASE
     return NAME if names else PHRASE
@@ -194,21 +213,3 @@ def _lift(base: Knowledge, name: str, row: dict[str, tuple[float, float]]) -> fl
 
 def _rate(base: Knowledge, name: str) -> float:
     return max(finding_rate(base, name), SMALLEST_RATE)
-
-
-def _couplings(whole: list[Condition | None], entries: list[tuple[str, ...]]) -> Floats:
-    """(m, m) the mean of what the two entries of a pair say, or what one of them says."""
-    m = len(whole)
-    owners: dict[str, list[int]] = {}
-    for i, names in enumerate(entries):
-        for name in names:
-            owners.setdefault(name, []).append(i)
-    total, said = np.zeros((m, m)), np.zeros((m, m))
-    for i, entry in enumerate(whole):
-        for other, times in (entry.goes_with if entry else {}).items():
-            for k in owners.get(other, []):
-                if k != i:
-                    value = float(np.clip(np.log(max(times, 0.01)), -STRONGEST_PAIR, STRONGEST_PAIR))
-                    total[[i, k], [k, i]] += value
-                    said[[i, k], [k, i]] += 1
-    return np.divide(total, said, out=np.zeros((m, m)), where=said > 0)

@@ -28,6 +28,7 @@ from whatelse.cohort.proposal import anchored_condition
 from whatelse.errors import ConditionError, WhatelseError
 from whatelse.io.files import write_whole
 from whatelse.knowledge import Knowledge, load_knowledge
+from whatelse.knowledge.base import asked_of
 from whatelse.knowledge.entries import Condition, plain
 from whatelse.knowledge.matching import merged, stands_for
 from whatelse.learning.knowledge_model import (
@@ -77,6 +78,7 @@ class ShippedModel:
     profiles: Mapping[str, Profile]
     titles: Mapping[str, str]
     wider: Mapping[str, tuple[str, ...]]
+    ages: Mapping[str, tuple[float, float]]  # finding -> ages between which it is asked about
     digest: str
 
 
@@ -159,6 +161,7 @@ def _content(base: Knowledge, asked: Knowledge, more: Mapping[str, tuple[Anchor,
         "profiles": profiles,
         "titles": titles,
         "wider": {name: some for name, some in wider.items() if some},
+        "ages": {name: ages for name, ages in asked_of().items() if name in titles},
     }
 
 
@@ -196,8 +199,9 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
     share = np.array([profiles[name].share for name in net.conditions])
     named = np.array([NAMED_SYMPTOM if profiles[name].kind == "symptom" else NAMED for name in net.conditions])
     false_positive = net.leak[shape[1] - m :].copy()
-    model = knowledge_model(net)
-    return ShippedModel(model, vocabulary, share, named, false_positive, profiles, content["titles"], wider, digest)
+    model, titles = knowledge_model(net), content["titles"]
+    ages = {name: (low, high) for name, (low, high) in content["ages"].items()}
+    return ShippedModel(model, vocabulary, share, named, false_positive, profiles, titles, wider, ages, digest)
 
 
 def asks(base: Knowledge, condition: Condition) -> tuple[str, ...]:

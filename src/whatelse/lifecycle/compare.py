@@ -1,8 +1,10 @@
 """Two models on the same visits: is the new one better, not worse, or worse than the old one?
 
 Every measure is taken of each visit by both models, and the differences of visits are resampled: what the visits have
-in common drops out. Only labels that are known count, so visits may be labelled in part. Losses are of the labels'
-*chance*: a decision that may be wrong counts for both sides.
+in common drops out. Two models may differ in findings (words of an anchor are no findings) and in conditions: each
+reads the visits with its own vocabulary, and both are asked about the conditions that both know. Only labels that are
+known count, so visits may be labelled in part. Losses are of the labels' *chance*: a decision that may be wrong counts
+for both sides.
 
     held-out tag  accuracy and mean reciprocal rank (visits with two true tags or more; one is hidden)
     log loss      per label, nothing confirmed
@@ -19,19 +21,26 @@ and 0.02 of reciprocal rank. Else *not known*: too few labels to tell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort
 from whatelse.errors import CohortError
-from whatelse.evaluation.reliability import EDGES
-from whatelse.evaluation.updates import log_loss, one_of
-from whatelse.lifecycle.paired import LEVEL, OTHERS_LEVEL, RESAMPLES, ModelView, Resamples, Row, interval, paired_row
-from whatelse.noisyor.heldout_metrics import heldout_anchor_draws, heldout_tag_draws, hidden_anchor, ranking
+from whatelse.evaluation.calibration import EDGES, answers_of, log_loss, one_of
+from whatelse.noisyor.heldout_metrics import (
+    heldout_anchor_draws,
+    heldout_tag_draws,
+    hidden_anchor,
+    ranking,
+    resample_counts,
+)
 from whatelse.tagger import Tagger
 from whatelse.types import Bools, Floats
 
@@ -43,6 +52,98 @@ PRIMARY = ("log loss", "held-out tag: reciprocal rank")
 ANCHOR_RANK = "held-out anchor: reciprocal rank"
 VISITS, ANCHOR_VISITS = 5_000, 2_000
 SEEN = 0.02
+LEVEL, OTHERS_LEVEL = 0.95, 0.99
+RESAMPLES = 2_000
+
+
+# ---- two models side by side
+
+
+@dataclass(frozen=True, eq=False)
+class ModelView:
+    """A model, the visits X (V, n) in its own findings, and which of its conditions the m compared ones are, (m,)."""
+
+    tagger: Tagger
+    X: sp.csr_matrix
+    of: NDArray[np.intp]
+
+    @classmethod
+    def about(cls, tagger: Tagger, X: sp.csr_matrix, conditions: Sequence[str]) -> ModelView:
+        """The side of a model that knows all these conditions."""
+        return cls(tagger, X, np.array([tagger.conditions_.index(c) for c in conditions], np.intp))
+
+    def rows(self, which: Any) -> ModelView:
+        """The same model with some of the visits, or with visits several times."""
+        return ModelView(self.tagger, self.X[which], self.of)
+
+    def answer(self, confirmed: Bools | None = None, rejected: Bools | None = None) -> Floats:
+        """(V, m) probabilities, given what is confirmed and rejected, each (V, m)."""
+        masks = (None if mask is None else self._own(mask) for mask in (confirmed, rejected))
+        return answers_of(self.tagger.model_)(self.X, *masks)[:, self.of]
+
+    def heldout(self, confirmed: Bools) -> Floats:
+        """(V, m) which one condition is on besides those confirmed."""
+        return self.tagger.heldout_tag(self.X, self._own(confirmed))[:, self.of]
+
+    def _own(self, mask: Bools) -> Bools:
+        """(V, m) as (V, number of the model's own conditions)."""
+        wide = np.zeros((len(mask), len(self.tagger.conditions_)), bool)
+        wide[:, self.of] = mask
+        return wide
+
+
+def shared_conditions(old: Tagger, new: Tagger) -> tuple[str, ...]:
+    """The conditions that both know, in the order of the old model."""
+    return tuple(c for c in old.conditions_ if c in set(new.conditions_))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure of both models on the same visits, and new minus old with its interval. good: a rise is good."""
+
+    measure: str
+    visits: int
+    old: float
+    new: float
+    difference: float
+    low: float
+    high: float
+    good: bool
+    says: Literal["better", "worse", "same"] = field(init=False)  # by the interval; "same" where it holds zero
+
+    def __post_init__(self) -> None:
+        same = not self.low > 0 and not self.high < 0
+        says = "same" if same else "better" if (self.low > 0) == self.good else "worse"
+        object.__setattr__(self, "says", says)
+
+
+Draw = Callable[[int], Floats]
+
+
+def resampling(seed: int = 0, resamples: int = RESAMPLES) -> Draw:
+    """V -> how often each of V visits is drawn, (resamples, V): the same for all measures of as many visits."""
+    return lru_cache(1)(lambda visits: np.stack(list(resample_counts(visits, resamples, seed))).astype(float))
+
+
+def paired_row(
+    measure: str, old: Floats, new: Floats, size: Floats, draw: Draw, *, good: bool = False, level: float = LEVEL
+) -> Row:
+    """sum(new - old) / sum(size), each (V,), with an interval over the visits that have any size."""
+    there = size > 0
+    a, b, n = old[there], new[there], size[there]
+    counts = draw(len(n))
+    low, high = interval((counts @ (b - a)) / (counts @ n), level)
+    total = float(n.sum())
+    left, right = float(a.sum()) / total, float(b.sum()) / total
+    return Row(measure, len(n), left, right, right - left, low, high, good)
+
+
+def interval(drawn: Floats, level: float) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+# ---- what it comes to
 
 
 @dataclass(frozen=True)
@@ -57,12 +158,6 @@ class Comparison:
     by_condition: tuple[Row, ...]
     verdict: Verdict
     because: str
-
-    def to_json(self) -> dict[str, Any]:
-        out = asdict(self)
-        for name in ("rows", "by_condition"):
-            out[name] = [{**asdict(row), "says": row.says} for row in getattr(self, name)]
-        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +209,13 @@ def compare_sides(
     weight = np.where(known, said.weight[rows], 0.0)
     both = _Both(said.probability[rows], known, weight, sides, (sides[0].answer(), sides[1].answer()))
     losses = [log_loss(p, both.truth) * both.weight for p in both.before]
-    draw = Resamples(seed, resamples)
-    found = [*_heldout(both, draw)]
-    found.append(paired_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw))
-    found += _updates(both, draw)
-    found.append(_reliability(both, draw))
+    draw = resampling(seed, resamples)
+    found = [
+        *_heldout(both, draw, seed),
+        paired_row("log loss", losses[0].sum(1), losses[1].sum(1), both.weight.sum(1), draw),
+        *_updates(both, draw),
+        _reliability(both, draw),
+    ]
     by_condition = tuple(
         paired_row(condition, losses[0][:, i], losses[1][:, i], both.weight[:, i], draw)
         for i, condition in enumerate(conditions)
@@ -161,23 +258,20 @@ def matters(row: Row) -> bool:
 
 def by_conditions(rows: Sequence[Row]) -> str:
     """Which conditions got better and which worse by their log loss, in a sentence."""
-    said = [
-        f"{word}: {', '.join(row.measure for row in rows if row.says == word and matters(row))}"
-        for word in ("better", "worse")
-        if any(row.says == word and matters(row) for row in rows)
-    ]
+    names = {w: [row.measure for row in rows if row.says == w and matters(row)] for w in ("better", "worse")}
+    said = [f"{word}: {', '.join(found)}" for word, found in names.items() if found]
     return "by condition, " + "; ".join(said) if said else "no condition differs by 1% of its log loss"
 
 
 # ---- measures
 
 
-def _heldout(both: _Both, draw: Resamples) -> list[Row]:
+def _heldout(both: _Both, draw: Draw, seed: int) -> list[Row]:
     """One true tag hidden, ranked among the tags that are known not to be true (and itself)."""
     true = both.known & (both.truth > 0.5)
     if not (true.sum(1) >= 2).any():
         return []
-    draws = heldout_tag_draws(true, seed=draw.seed, draws=3)
+    draws = heldout_tag_draws(true, seed=seed, draws=3)
     scores: list[list[Floats]] = [[], []]
     for hidden in draws.hidden:
         confirmed = true[draws.rows] & ~one_of(hidden, true.shape[1])
@@ -192,7 +286,7 @@ def _heldout(both: _Both, draw: Resamples) -> list[Row]:
     ]
 
 
-def _updates(both: _Both, draw: Resamples) -> list[Row]:
+def _updates(both: _Both, draw: Draw) -> list[Row]:
     """What the models say of the others after the same tag was confirmed, and after the same was rejected."""
     true = both.known & (both.truth > 0.5)
     false = both.known & ~true
@@ -217,7 +311,7 @@ def _updates(both: _Both, draw: Resamples) -> list[Row]:
     return out
 
 
-def _reliability(both: _Both, draw: Resamples) -> Row:
+def _reliability(both: _Both, draw: Draw) -> Row:
     """Sum over bins of |predicted - observed|, over the number of labels that are likely to either model."""
     heard = both.weight * (np.maximum(*both.before) >= SEEN)
     off = []  # for each model (V, bins): how far each visit's labels are from what was said of them
@@ -231,7 +325,7 @@ def _reliability(both: _Both, draw: Resamples) -> Row:
         return np.stack([np.abs(counts @ part).sum(-1) / whole for part in off], -1)
 
     old, new = errors(np.ones(len(size))).tolist()
-    drawn = errors(draw.counts(len(size)))
+    drawn = errors(draw(len(size)))
     low, high = interval(drawn[:, 1] - drawn[:, 0], OTHERS_LEVEL)
     return Row(RELIABILITY, len(size), old, new, new - old, low, high, False)
 
@@ -239,7 +333,7 @@ def _reliability(both: _Both, draw: Resamples) -> Row:
 # ---- without labels
 
 
-def heldout_anchor_rows(old: ModelView, new: ModelView, *, visits: int = ANCHOR_VISITS, seed: int = 0) -> list[Row]:
+def heldout_anchor_rows(old: ModelView, new: ModelView, *, visits: int = ANCHOR_VISITS) -> list[Row]:
     """Held-out anchors of two models whose anchors may differ: accuracy and reciprocal rank with intervals.
 
     In a visit where the anchor of condition i fires for both models it is hidden from both. Both say how likely each
@@ -250,7 +344,7 @@ def heldout_anchor_rows(old: ModelView, new: ModelView, *, visits: int = ANCHOR_
     both = fired[0] & fired[1]
     if not both.any():
         return []
-    draws = heldout_anchor_draws(both, seed=seed, visits=visits)
+    draws = heldout_anchor_draws(both, visits=visits)
     (hidden,) = draws.hidden
     candidates = ~(fired[0] | fired[1])[draws.rows] | one_of(hidden, both.shape[1])
     scores = []
@@ -258,7 +352,7 @@ def heldout_anchor_rows(old: ModelView, new: ModelView, *, visits: int = ANCHOR_
         columns = view.tagger.vocabulary_.anchor_columns
         chance = hidden_anchor(view.tagger.model_, view.X[draws.rows], columns, view.of[hidden])[0][:, view.of]
         scores.append(ranking(chance, candidates, hidden))
-    draw, one = Resamples(seed), np.ones(len(hidden))
+    draw, one = resampling(), np.ones(len(hidden))
     return [
         paired_row(name, scores[0][:, k], scores[1][:, k], one, draw, good=True, level=level)
         for name, k, level in (("held-out anchor: accuracy", 0, OTHERS_LEVEL), (ANCHOR_RANK, 2, LEVEL))

@@ -17,6 +17,7 @@ change from week to week by themselves: what left its band by less than a factor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -42,15 +43,25 @@ FEW = 50  # visits of a week below which nothing is said of it
 
 @dataclass
 class Week:
-    """Counts of a week that begins on a Monday; None: of visits without a time."""
+    """Counts of a week that begins on a Monday; None: of visits without a time.
+
+    days     by day, the number of visits and (n,) of those that have each finding
+    unknown  of each visit that has words, the share of those that the model does not know
+    """
 
     begins: date | None
-    visits: int = 0
     days: dict[date | None, tuple[int, Ints]] = field(default_factory=dict)
-    counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    unknown: float = 0.0  # sums over visits that have words: share of those that are unknown, and its square
-    unknown_squared: float = 0.0
-    with_words: int = 0
+    unknown: list[float] = field(default_factory=list)
+
+    @property
+    def visits(self) -> int:
+        return sum(visits for visits, _ in self.days.values())
+
+    @property
+    def counts(self) -> Ints:
+        """(n,) visits of the week that have each finding."""
+        total: Ints = np.sum([counts for _, counts in self.days.values()], 0)
+        return total
 
 
 @dataclass(frozen=True)
@@ -75,19 +86,14 @@ def by_week(visits: Iterable[Visit], vocabulary: Vocabulary) -> list[Week]:
         found = vocabulary.reader.present(some)
         unknown, words = vocabulary.reader.unknown_words(some)
         for v, visit in enumerate(some):
-            key = monday(visit.time)
-            week = weeks.setdefault(key, Week(key, counts=np.zeros(len(vocabulary.names), np.int64)))
-            week.visits += 1
+            begins = monday(visit.time)
+            week = weeks.setdefault(begins, Week(begins))
             day = None if visit.time is None else visit.time.date()
             visits_of_day, counts = week.days.get(day) or (0, np.zeros(len(vocabulary.names), np.int64))
-            present = found.indices[found.indptr[v] : found.indptr[v + 1]]
-            counts[present] += 1
-            week.counts[present] += 1
+            counts[found.indices[found.indptr[v] : found.indptr[v + 1]]] += 1
             week.days[day] = (visits_of_day + 1, counts)
             if words[v]:
-                share = unknown[v] / words[v]
-                week.unknown, week.unknown_squared = week.unknown + share, week.unknown_squared + share**2
-                week.with_words += 1
+                week.unknown.append(unknown[v] / words[v])
     return sorted(weeks.values(), key=lambda week: week.begins or date.min)
 
 
@@ -95,20 +101,17 @@ def alarms(vocabulary: Vocabulary, weeks: list[Week], opinions: Iterable[Opinion
     """All that left its band, week by week. Weeks with fewer than `FEW` visits are not judged."""
     decided, wider = _decided(opinions), unrest(weeks)
     out: list[Alarm] = []
-    before = Week(None)
-    for week in weeks:
-        tests = len(vocabulary.names) + 1 + len(decided.get(week.begins, {}))
+    before: list[float] = []
+    only_decided = sorted(decided.keys() - {week.begins for week in weeks}, key=lambda begins: begins or date.min)
+    for week in (*weeks, *map(Week, only_decided)):
+        tags_of = decided.get(week.begins, {})
+        chance = FALSE_ALARMS / (len(vocabulary.names) + 1 + len(tags_of))
         if week.visits >= FEW:
-            out += _findings(vocabulary, week, wider, FALSE_ALARMS / tests)
-            out += _words(week, before, FALSE_ALARMS / tests)
-        for condition, tags in decided.pop(week.begins, {}).items():
-            out += _confirmed(week.begins, condition, tags, FALSE_ALARMS / tests)
-        before.unknown += week.unknown
-        before.unknown_squared += week.unknown_squared
-        before.with_words += week.with_words
-    for begins, conditions in sorted(decided.items(), key=lambda item: item[0] or date.min):  # weeks without visits
-        for condition, tags in conditions.items():
-            out += _confirmed(begins, condition, tags, FALSE_ALARMS / (len(vocabulary.names) + 1 + len(conditions)))
+            out += _findings(vocabulary, week, wider, chance)
+            out += _words(week, before, chance)
+        for condition, tags in tags_of.items():
+            out += _confirmed(week.begins, condition, tags, chance)
+        before += week.unknown
     return out
 
 
@@ -117,7 +120,7 @@ def unrest(weeks: list[Week]) -> Floats:
 
     Pearson's statistic over its degrees of freedom, to which `POOLED` more are added with the mean of all findings.
     """
-    squares, freedom = np.zeros(weeks[0].counts.size if weeks else 0), 0
+    squares, freedom = np.zeros_like(weeks[0].counts if weeks else (), float), 0
     for week in weeks:
         days = [day for day in week.days.values() if day[0] >= 10]
         if len(days) < 2:
@@ -163,31 +166,29 @@ def _left(vocabulary: Vocabulary, counts: Ints, visits: int, low: Floats, high: 
 
 
 def _findings(vocabulary: Vocabulary, week: Week, wider: Floats, chance: float) -> list[Alarm]:
-    N, n = vocabulary.visits, week.visits
+    N, n, counts = vocabulary.visits, week.visits, week.counts
     low, high = band(vocabulary.counts.astype(float), N, n, chance, wider)
-    usual = (vocabulary.counts + 0.5) / (N + 1.0)
-    left = _left(vocabulary, week.counts, n, low, high)
     out = []
-    for j in np.flatnonzero(left).tolist():
+    for j in np.flatnonzero(_left(vocabulary, counts, n, low, high)).tolist():
         name = vocabulary.names[j]
         kind = "anchor" if name.startswith("anchor:") else "finding"
         what = f"the anchor of {name.removeprefix('anchor:')}" if kind == "anchor" else f"'{name}'"
+        share, least, most = (float(count[j]) / n for count in (counts, low, high))
+        usual = (float(vocabulary.counts[j]) + 0.5) / (N + 1.0)
         sentence = (
-            f"{_when(week.begins)} {what} was in {week.counts[j] / n:.1%} of {n:,} visits; of those learned from it "
-            f"was in {usual[j]:.1%}, and between {low[j] / n:.1%} and {high[j] / n:.1%} would be chance"
+            f"{_when(week.begins)} {what} was in {share:.1%} of {n:,} visits; of those learned from it "
+            f"was in {usual:.1%}, and between {least:.1%} and {most:.1%} would be chance"
         )
-        share = float(week.counts[j]) / n
-        limits = float(low[j]) / n, float(high[j]) / n
-        out.append(Alarm(week.begins, kind, name, share, float(usual[j]), *limits, sentence))
+        out.append(Alarm(week.begins, kind, name, share, usual, least, most, sentence))
     return out
 
 
-def _words(week: Week, before: Week, chance: float) -> list[Alarm]:
-    if min(week.with_words, before.with_words) < FEW:
+def _words(week: Week, before: list[float], chance: float) -> list[Alarm]:
+    if min(len(week.unknown), len(before)) < FEW:
         return []
-    now, usual = week.unknown / week.with_words, before.unknown / before.with_words
-    variance = max(before.unknown_squared / before.with_words - usual**2, 1e-12)
-    wide = float(norm.ppf(1 - chance / 2)) * np.sqrt(variance * (1 / week.with_words + 1 / before.with_words))
+    now, usual = float(np.mean(week.unknown)), float(np.mean(before))
+    variance = float(np.var(before)) * (1 / len(week.unknown) + 1 / len(before))
+    wide = float(norm.ppf(1 - chance / 2)) * math.sqrt(variance)
     if abs(now - usual) <= max(wide, WORDS_WORTH):
         return []
     sentence = (
@@ -225,7 +226,6 @@ def _confirmed(begins: date | None, condition: str, tags: list[tuple[float, bool
 
 
 def monday(time: datetime | None) -> date | None:
-    """The Monday of a time's week."""
     return None if time is None else time.date() - timedelta(days=time.weekday())
 
 
@@ -235,6 +235,7 @@ def _when(begins: date | None) -> str:
 
 def summary(vocabulary: Vocabulary, weeks: list[Week], found: list[Alarm]) -> dict[str, Any]:
     """Weeks and alarms, and what they were compared with, as JSON values."""
+    names, columns = vocabulary.conditions, vocabulary.anchor_columns
     return {
         "learned_from": vocabulary.visits,
         "findings": len(vocabulary.names),
@@ -244,11 +245,8 @@ def summary(vocabulary: Vocabulary, weeks: list[Week], found: list[Alarm]) -> di
                 "begins": None if week.begins is None else week.begins.isoformat(),
                 "visits": week.visits,
                 "judged": week.visits >= FEW,
-                "unknown_words": week.unknown / week.with_words if week.with_words else None,
-                "anchors": {
-                    c: int(week.counts[j]) / week.visits
-                    for c, j in zip(vocabulary.conditions, vocabulary.anchor_columns.tolist(), strict=True)
-                },
+                "unknown_words": float(np.mean(week.unknown)) if week.unknown else None,
+                "anchors": dict(zip(names, (week.counts[columns] / week.visits).tolist(), strict=True)),
                 "alarms": [alarm.sentence for alarm in found if alarm.week == week.begins],
             }
             for week in weeks

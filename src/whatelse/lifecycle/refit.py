@@ -54,12 +54,8 @@ class RefitResult:
 
 def held_out(cohort: Cohort, share: float) -> Bools:
     """(N,) bool: the visits to compare on, a share of all, chosen by a hash of their ids."""
-    limit = int(share * 2**64)
-    return np.array([_number(str(visit)) < limit for visit in cohort.ids], bool)
-
-
-def _number(visit: str) -> int:
-    return int.from_bytes(hashlib.sha256(visit.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+    hashes = (hashlib.sha256(str(visit).encode("utf-8", "surrogatepass")).digest() for visit in cohort.ids)
+    return np.array([int.from_bytes(digest[:8], "big") < int(share * 2**64) for digest in hashes], bool)
 
 
 def fit_without(
@@ -163,7 +159,6 @@ def roll_back(model: Path) -> tuple[str, str]:
 
 
 def beside(model: Path, name: str) -> Path:
-    """MODEL.name."""
     return model.with_name(f"{model.name}.{name}")
 
 

@@ -24,7 +24,7 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from whatelse import __version__
-from whatelse.errors import ModelError, ModelFileError, OutputError
+from whatelse.errors import ModelError, ModelFileError
 from whatelse.io.files import write_whole
 from whatelse.io.limits import limit
 from whatelse.noisyor.evidence import Evidence
@@ -97,14 +97,8 @@ def save(path: str | os.PathLike[str], model: ModelFile) -> str:
     """Write the model and return its digest; the same content always gives the same bytes."""
     path = Path(path)
     tensors = _tensors(model)
-    header = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "conditions": list(model.conditions),
-        "findings": list(model.findings),
-        "vocabulary": model.vocabulary,
-        "learned": model.learned,
-    }
+    named = {name: getattr(model, name) for name in ("conditions", "findings", "vocabulary", "learned")}
+    header = {"schema": SCHEMA, "version": __version__, **named}
     header["digest"] = digest = _digest(path, header, tensors)
     data = write_tensors(tensors, metadata={_KEY: _canonical(path, header)})
     length = int.from_bytes(data[:8], "little")
@@ -113,10 +107,7 @@ def save(path: str | os.PathLike[str], model: ModelFile) -> str:
             f"{path}: names, vocabulary and history take {length:,} bytes, more than the {MAX_HEADER:,} a header may "
             "have; keep the learning history elsewhere"
         )
-    try:
-        write_whole(path, data)
-    except OutputError as error:
-        raise ModelFileError(str(error)) from None
+    write_whole(path, data)
     return digest
 
 
@@ -161,16 +152,17 @@ def _model(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> ModelFil
         if found[name] != needed[name]:
             raise ModelFileError(f"the array {name!r} has dtype {found[name]}, needs {needed[name]}")
     noisyor = NoisyOr(**{name: tensors[name] for name in CORE})
+    try:
+        model = JointModel(noisyor, Evidence(**said)) if said else JointModel.plain(noisyor)
+    except TypeError:
+        raise ModelFileError("its evidence is damaged or incomplete") from None
     return ModelFile(
-        model=JointModel(noisyor, _evidence(said)) if said else JointModel.plain(noisyor),
+        model=model,
         conditions=tuple(header["conditions"]),
         findings=tuple(header["findings"]),
         anchor_columns=tensors["anchor_columns"],
         noise={name: tensors[f"noise.{name}"] for name in NOISE},
-        vocabulary=header["vocabulary"],
-        learned=header["learned"],
-        digest=header["digest"],
-        version=header["version"],
+        **{name: header[name] for name in ("vocabulary", "learned", "digest", "version")},
     )
 
 
@@ -182,13 +174,6 @@ def _from_schema_1(tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return core | {f"evidence.{name}": tensors[f"extra.evidence_{name}"] for name in EVIDENCE_OF_SCHEMA_1}
 
 
-def _evidence(parts: dict[str, NDArray[Any]]) -> Evidence:
-    try:
-        return Evidence(**parts)
-    except TypeError:
-        raise ModelFileError("its evidence is damaged or incomplete") from None
-
-
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The checked header and the arrays by name. Sizes and header are checked before the arrays are read."""
     if not path.is_file():
@@ -196,7 +181,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
         with path.open("rb") as file:
             start, size = file.read(9), os.fstat(file.fileno()).st_size
-            header = _header(path, start[8:] + file.read(_header_length(path, start, size) - 1))
+            header = _header(path, start[8:] + file.read(header_length(path, start, size) - 1))
             if size - MAX_HEADER > (most := limit(MAX_ARRAYS)):
                 raise ModelFileError(
                     f"{path}: has {size:,} bytes, more than the {most:,} allowed; set {MAX_ARRAYS} if that is right"
@@ -212,7 +197,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     return header, tensors
 
 
-def _header_length(path: Path, start: bytes, size: int) -> int:
+def header_length(path: Path, start: bytes, size: int) -> int:
     """The length of the header, by the first nine bytes of a file of `size` bytes."""
     length = int.from_bytes(start[:8], "little")
     if len(start) < 9 or length < 2 or (length > size - 8 and start[8:] != b"{"):
@@ -227,7 +212,6 @@ def _header_length(path: Path, start: bytes, size: int) -> int:
 
 
 def _header(path: Path, text: bytes) -> dict[str, Any]:
-    """The header of the model, checked."""
     try:
         inner = json.loads(text)["__metadata__"][_KEY]
     except (TypeError, KeyError, ValueError, RecursionError):

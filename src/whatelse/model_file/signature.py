@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from whatelse.errors import ModelFileError
 from whatelse.io.files import write_whole
-from whatelse.model_file.file import GIVE, MAX_HEADER, load
+from whatelse.model_file.file import GIVE, header_length, load
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 SUFFIX = ".sig"
 FORMAT = "whatelse-signature-1"
 LONGEST = 10_000  # bytes of a key or signature file
-BLOCK = 1 << 20
+
+
+class SignatureError(ModelFileError):
+    """A file without a signature that holds, by a key that is trusted."""
 
 
 def signature_path(model: Path) -> Path:
@@ -54,94 +57,79 @@ def new_key(path: Path) -> Path:
 
 def sign_model(model: Path, private: Path) -> Path:
     """Sign a model that loads; returns the signature's file, which replaces an older one."""
-    key = private_key(private)
-    named = fingerprint(key.public_key())
-    said = {"format": FORMAT, "sha512": _hash(model), "digest": load(model).digest, "key": named}
-    signature = key.sign(_message(said))
-    said["signature"] = base64.b64encode(signature).decode()
     path = signature_path(model)
-    write_whole(path, (json.dumps(said, indent=1, sort_keys=True) + "\n").encode())
+    write_signed(path, {"format": FORMAT, "sha512": _hash(model), "digest": load(model).digest}, private)
     return path
 
 
 def verify_model(model: Path, trusted: Sequence[Path]) -> str:
-    """The digest that loading must find; ModelFileError unless one of the trusted public keys has signed the file."""
-    keys = {fingerprint(key): key for key in map(public_key, trusted)}
-    said = _read_signature(model)
-    key = keys.get(said["key"])
-    if key is None:
-        raise ModelFileError(f"{model}: is signed by a key that is not trusted here ({said['key'][:16]}…)")
-    if not signed_by(key, said["signature"], _message(said)):
-        raise ModelFileError(f"{signature_path(model)}: the signature is not valid; sign the model again")
+    """The digest that loading must find; SignatureError unless one of the trusted public keys has signed the file."""
+    path = signature_path(model)
+    if not path.is_file():
+        raise SignatureError(f"{model}: is not signed, and only signed models may be used; see 'whatelse sign'")
+    said = read_signed(path, ("format", "sha512", "digest"), FORMAT, trusted)
     if _hash(model) != said["sha512"]:
-        raise ModelFileError(f"{model}: is not the file that was signed; sign it again if it may be used")
+        raise SignatureError(f"{model}: is not the file that was signed; sign it again if it may be used")
     return said["digest"]
 
 
-def signed_by(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
-    """Whether `signature` (base64) is this key's signature of the message."""
+def write_signed(path: Path, said: dict[str, str], private: Path) -> None:
+    """Write `said` to `path` as JSON with the fingerprint of a private key, and the key's signature of all values."""
+    key = private_key(private)
+    said = {**said, "key": _fingerprint(key.public_key())}
+    signature = base64.b64encode(key.sign("\0".join(said.values()).encode())).decode()
+    write_whole(path, (json.dumps({**said, "signature": signature}, indent=1) + "\n").encode())
+
+
+def read_signed(path: Path, fields: Sequence[str], format: str, trusted: Sequence[Path]) -> dict[str, str]:
+    """What `write_signed` wrote, `fields` in the order in which they were signed.
+
+    SignatureError unless one of the trusted public keys has signed it.
+    """
     from cryptography.exceptions import InvalidSignature
 
+    keys = {_fingerprint(key): key for key in map(public_key, trusted)}
     try:
-        key.verify(base64.b64decode(signature, validate=True), message)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+        said: Any = json.loads(_small(path))
+        strings = set(said) == {*fields, "key", "signature"} and all(isinstance(v, str) for v in said.values())
+        if not strings or said["format"] != format:
+            raise ValueError
+        if said["key"] not in keys:
+            raise SignatureError(f"{path}: is signed by a key that is not trusted here ({said['key'][:16]}…)")
+        message = "\0".join(said[name] for name in (*fields, "key")).encode()
+        keys[said["key"]].verify(base64.b64decode(said["signature"], validate=True), message)
+    except (ValueError, TypeError, RecursionError, InvalidSignature):
+        raise SignatureError(f"{path}: the signature is not valid, or of another version; sign again") from None
+    found: dict[str, str] = said
+    return found
 
 
-def fingerprint(key: Ed25519PublicKey) -> str:
+def _fingerprint(key: Ed25519PublicKey) -> str:
     """SHA-256 of a public key, in hexadecimal: what a signature names its key by."""
     from cryptography.hazmat.primitives import serialization as form
 
     return hashlib.sha256(key.public_bytes(form.Encoding.Raw, form.PublicFormat.Raw)).hexdigest()
 
 
-def _message(said: dict[str, str]) -> bytes:
-    return "\0".join([FORMAT, said["sha512"], said["digest"], said["key"]]).encode()
-
-
-def _read_signature(model: Path) -> dict[str, str]:
-    path = signature_path(model)
-    if not path.is_file():
-        raise ModelFileError(f"{model}: is not signed, and only signed models may be used; see 'whatelse sign'")
-    try:
-        said: Any = json.loads(_small(path))
-    except (ValueError, RecursionError):
-        said = None
-    needed = {"format", "sha512", "digest", "key", "signature"}
-    if not isinstance(said, dict) or set(said) != needed or not all(isinstance(v, str) for v in said.values()):
-        raise ModelFileError(f"{path}: is not a signature; sign the model again")
-    if said["format"] != FORMAT:
-        raise ModelFileError(f"{path}: is a signature of another version; sign the model again")
-    return said
-
-
 def _hash(path: Path) -> str:
-    hashed = hashlib.sha512()
+    """SHA-512 of a file that may be a model by its first bytes; another one, of any size, is not read."""
     try:
         if not path.is_file():
             raise ModelFileError(f"{path}: there is no such file; {GIVE}")
         with path.open("rb") as file:
-            size, start = os.fstat(file.fileno()).st_size, file.read(8)
-            if len(start) < 8 or not 2 <= int.from_bytes(start, "little") <= min(MAX_HEADER, size - 8):
-                raise ModelFileError(f"{path}: not a model file ({size:,} bytes, no safetensors header); {GIVE}")
+            header_length(path, file.read(9), os.fstat(file.fileno()).st_size)
             file.seek(0)
-            while block := file.read(BLOCK):
-                hashed.update(block)
+            return hashlib.file_digest(file, "sha512").hexdigest()
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from None
-    return hashed.hexdigest()
 
 
 def _small(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(LONGEST + 1)
+            return file.read(LONGEST)
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(data) > LONGEST:
-        raise ModelFileError(f"{path}: is too long to be a key or a signature")
-    return data
 
 
 def public_key(path: Path) -> Ed25519PublicKey:

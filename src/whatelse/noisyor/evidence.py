@@ -117,12 +117,8 @@ class Evidence:
 
     @cached_property
     def _columns(self) -> tuple[sp.csc_array, sp.csc_array]:
-        """Weight and silence by columns: one visit needs few of them."""
+        """Weight and silence by columns: a visit needs few of them."""
         return sp.csc_array(self.weight), sp.csc_array(self.silence)
-
-    def _heard(self, present: Any) -> Any:
-        """The factor s of silence in records with so many findings present."""
-        return present / (present + self.half_length[0])
 
     @cached_property
     def bends(self) -> bool:
@@ -137,7 +133,8 @@ class Evidence:
         total: Floats = (x @ weight.T).toarray()
         total += self.bias - self._at_centre
         if self.hears_silence:
-            heard = self._heard(np.diff(x.indptr))[:, None]
+            length = np.diff(x.indptr)[:, None]
+            heard = length / (length + self.half_length[0])
             total += heard * (self.silence_base + (x @ silence.T).toarray())
         hidden = _matrix([] if unobserved is None else unobserved, self.centre.size)
         if unobserved is not None and self._centred:
@@ -155,32 +152,8 @@ class Evidence:
         if unobserved is not None:
             fields += np.asarray(hidden @ (self.field_weight * self.centre).T)
             typical -= np.asarray(hidden @ self.centre)
-        return total + back + self._bent(fields, np.diff(x.indptr), typical)
-
-    def of_one(self, present: Ints, unobserved: Ints) -> Floats:
-        """(m,) of one visit. O(m (present + unobserved))."""
-        columns = self.anchor_columns
-        fires = np.isin(columns, present)
-        beside = np.zeros(len(columns), bool)
-        if self._excuses:
-            beside = self.excuse[:, present].any(1) & ~np.isin(columns, unobserved)
-        weight, silence = self._columns
-        total = weight[:, present].sum(1) - self._at_centre + self.bias
-        if self._centred:
-            total = total + weight[:, unobserved] @ self.centre[unobserved]
-        if self.hears_silence:
-            total = total + self._heard(len(present)) * (self.silence_base + silence[:, present].sum(1))
-        back = self._taken_back(beside, fires)
-        if not self.bends:
-            return np.asarray(total + back)
-        fields = self.field_weight[:, present].sum(1) + self._field_at_none + back
-        fields = fields + self.field_weight[:, unobserved] @ self.centre[unobserved]
-        typical = np.array([self.centre.sum() - self.centre[unobserved].sum()])
-        return np.asarray(total + back + self._bent(fields[None], np.array([len(present)]), typical)[0])
-
-    def _bent(self, fields: Floats, present: Any, typical: Floats) -> Floats:
-        """(V, m) C(f, x) - f, by the numbers (V,) of findings present and of findings that a typical visit has."""
-        return bend(self.curve, fields, length_of(np.asarray(present, float), np.maximum(typical, 0.0))) - fields
+        length = length_of(np.diff(x.indptr).astype(float), np.maximum(typical, 0.0))
+        return total + back + bend(self.curve, fields, length) - fields
 
     @cached_property
     def _field_at_none(self) -> Floats:

@@ -78,7 +78,7 @@ def tables(model: NoisyOr) -> Tables:
             always_sum=int(always.sum()),
             counts=used,
             edge_start=np.searchsorted(finding, np.arange(model.n + 1)),
-            edge_cause=cause,
+            edge_cause=np.ascontiguousarray(cause),
             edge_fail=model.fail[cause, finding],
             coupled=bool(model.coupling.any()),
             least_leak=float(model.leak[model.weight > 0].min(initial=1.0)),

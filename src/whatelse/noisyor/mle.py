@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from whatelse.errors import ModelError
 from whatelse.noisyor.blocks import Arrays, Blocks, matrix
@@ -82,6 +83,7 @@ class StateCounts:
         return self.merge(pseudo)
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # threads of BLAS make the many small steps thirty times slower
 def fit_states(counts: StateCounts) -> Floats:
     """theta (m+1, n) of largest likelihood, row m the leaks'. A finding takes some 25 steps of O(nnz(C_j) m).
 

@@ -49,7 +49,6 @@ class AdmissionControls:
 
     @property
     def under_way(self) -> int:
-        """Requests let in."""
         return sum(each.under_way for each in self._all)
 
     def watch(self) -> None:
@@ -65,7 +64,6 @@ class AdmissionControls:
         tick(loop.time())
 
     def rest(self) -> None:
-        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -122,7 +120,6 @@ class AdmissionControl:
             self._count()
 
     def leave(self) -> None:
-        """A request that was let in is answered."""
         self.under_way -= 1
         self._gone += 1
         self._count()

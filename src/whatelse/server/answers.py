@@ -8,11 +8,13 @@ Nothing of a typed visit is kept.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from whatelse.explanations import Suggestions, group, in_words, titles
+from whatelse.questions import MOVES
 from whatelse.reading import Reading
 from whatelse.server import schemas as s
 from whatelse.server.lru import Lru
@@ -26,7 +28,6 @@ LISTED = 50  # tags that an answer lists, at most, besides those with a part
 ASKED, CANDIDATES, TESTS = 4, 12, 3
 DANGEROUS, ASKED_ABOUT = 2, 0.02  # danger of a condition that is worth a test, or, if so likely, a question unshown
 TOLERANCE = 0.01  # of probabilities that are shown as whole percents
-MOVES = 0.05  # a question is asked if one of its answers moves a condition by so much
 
 
 class Shown(NamedTuple):
@@ -83,7 +84,7 @@ def read(tagger: Tagger, visit: Visit) -> Reading:
 
 
 def _shown(reading: Reading, state: State) -> Shown:
-    answered, found = _view(reading, state)
+    answered, found = view(reading, state)
     conditions = {name: i for i, name in enumerate(reading.tagger.conditions_)}
     order = np.array([conditions[tag.condition] for tag in found.tags], np.int32)
     probabilities = np.full(len(conditions), np.nan)
@@ -93,12 +94,8 @@ def _shown(reading: Reading, state: State) -> Shown:
     return Shown(answered.model_dump_json().encode(), known, order, probabilities, shown)
 
 
-def view(reading: Reading, state: State) -> s.View:
-    """Suggestions for a visit. Cost: one query."""
-    return _view(reading, state)[0]
-
-
-def _view(reading: Reading, state: State) -> tuple[s.View, Suggestions]:
+def view(reading: Reading, state: State) -> tuple[s.View, Suggestions]:
+    """Suggestions for a visit, on the wire and as they are. Cost: one query."""
     tagger, known = reading.tagger, reading.tagger.settle(state)
     found, denied, names = reading.suggest(known), reading.denials(known), titles(reading.tagger)
     part_of, listed = found.part_of, []
@@ -163,18 +160,8 @@ def questions(reading: Reading, state: Known, about: str | None = None) -> list[
         if about is None and q.about not in shown and not (dangerous and q.now >= ASKED_ABOUT):
             continue
         if max(abs(q.if_yes - q.now), abs(q.if_no - q.now)) >= MOVES:
-            out.append(
-                s.Question(
-                    finding=q.finding,
-                    text=in_words(q.finding, tagger),
-                    kind="examine" if kind == "signs" else "ask",
-                    about=q.about,
-                    information=q.information,
-                    now=q.now,
-                    if_yes=q.if_yes,
-                    if_no=q.if_no,
-                )
-            )
+            text = in_words(q.finding, tagger)
+            out.append(s.Question(**asdict(q), text=text, kind="examine" if kind == "signs" else "ask"))
     return out[:ASKED]
 
 
@@ -191,17 +178,8 @@ def tests(answered: s.View) -> list[s.Test]:
 
 def typed(asked: s.TypedVisit) -> Visit:
     """A visit that somebody is typing. A note field that is empty has nothing in it yet: it is unknown, not silent."""
-    return Visit(
-        id="typed",
-        age=asked.age,
-        sex=asked.sex,
-        chief_complaint=asked.chief_complaint or None,
-        triage_note=asked.triage_note or None,
-        md_comments=asked.md_comments or None,
-        medication_history=_codes(asked.medication_history),
-        dispensed=_codes(asked.dispensed),
-    )
-
-
-def _codes(names: list[str] | None) -> tuple[Code, ...] | None:
-    return None if names is None else tuple(Code("name", name.strip().lower(), name.strip()) for name in names)
+    given: dict[str, Any] = {name: value if value != "" else None for name, value in asked}
+    for field in ("medication_history", "dispensed"):
+        if given[field] is not None:
+            given[field] = tuple(Code("name", name.strip().lower(), name.strip()) for name in given[field])
+    return Visit(id="typed", **given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from whatelse import __version__
+from whatelse.errors import QueryError
 from whatelse.io.templates import templates
-from whatelse.server.ehr.cds.cors import Cors
 from whatelse.server.policies import ANYONE, policy
-from whatelse.server.routes import ad_hoc_visit, operations, visits
+from whatelse.server.routes import operations, visits
 from whatelse.server.routing import Router
 from whatelse.server.security.auth import Gate
-from whatelse.server.security.guard import Guard, failure, where
+from whatelse.server.security.guard import Guard, HookCors, failure, where
 from whatelse.server.service import Service
 from whatelse.store import StoreError
 
@@ -60,18 +60,15 @@ def create_app(service: Service) -> ASGIApp:
         lifespan=lifespan,
     )
     app.state.service, app.state.gate = service, Gate(service)
-    parts = [visits.router, ad_hoc_visit.router, operations.router, *_configured(app, service)]
-    for router in (*parts, pages_router()):
+    for router in (visits.router, operations.router, *_configured(app, service), pages_router()):
         app.include_router(router)
         service.routes.add(router.routes)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(StoreError, _unavailable)
-    app.add_exception_handler(Exception, _failed)
+    for kind in (RequestValidationError, HTTPException, StoreError, QueryError, Exception):
+        app.add_exception_handler(kind, _told)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     guarded = Guard(app, service)
-    return Cors(guarded, service.settings.cds_origins) if service.settings.cds_hooks else guarded
+    return HookCors(guarded, service.settings.cds_origins) if service.settings.cds_hooks else guarded
 
 
 def _configured(app: FastAPI, service: Service) -> list[Router]:
@@ -84,18 +81,18 @@ def _configured(app: FastAPI, service: Service) -> list[Router]:
         service.closing.append(app.state.cards.close)
         routers.append(hooks.make_router())
     if service.settings.smart_client_id:
-        from whatelse.server.ehr.smart import launcher, routes
+        from whatelse.server.ehr.smart import routes
 
-        app.state.smart = launcher.Smart(service)
+        app.state.smart = routes.Smart(service)
         service.launched = app.state.smart.person
         service.closing.append(app.state.smart.close)
         routers.append(routes.router)
     if service.settings.workbench is not None:
-        from whatelse.server.routes.workbench import anchors, curator_session, labels
+        from whatelse.server.routes import workbench
 
-        app.state.workbench = curator_session.CuratorSession(service)
+        app.state.workbench = workbench.CuratorSession(service)
         service.closing.append(app.state.workbench.close)
-        routers += [anchors.router, labels.router, pages_router(curator_session.PAGES)]
+        routers += [workbench.router, pages_router(workbench.PAGES)]
     return routers
 
 
@@ -105,24 +102,21 @@ def _unheard(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     log.error("error=%s at=%s", type(error).__name__, where(error) if error else "none")
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    """Where a request is wrong and how; not what was in it, which may be a record."""
-    assert isinstance(error, RequestValidationError)
-    wrong = [f"{'.'.join(str(part) for part in e['loc'][:3])}: {e['type']}" for e in error.errors()[:10]]
-    return JSONResponse({"detail": "the request cannot be used: " + "; ".join(wrong)}, 422)
+async def _told(request: Request, error: Exception) -> Response:
+    """What a client is told of an error.
 
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
-
-
-async def _unavailable(_: Request, __: Exception) -> Response:
-    return JSONResponse({"detail": "the database does not answer; try again"}, 503, {"Retry-After": "2"})
-
-
-async def _failed(request: Request, _: Exception) -> Response:
-    """What the client is told; the guard, which sees the error next, logs it under the same number."""
+    Of a request that is wrong, where and how; not what was in it, which may be a record. Of an error inside, a number:
+    the guard, which sees the error next, logs it under the same number.
+    """
+    if isinstance(error, RequestValidationError):
+        wrong = [f"{'.'.join(str(part) for part in e['loc'][:3])}: {e['type']}" for e in error.errors()[:10]]
+        return JSONResponse({"detail": "the request cannot be used: " + "; ".join(wrong)}, 422)
+    if isinstance(error, HTTPException):
+        return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+    if isinstance(error, StoreError):
+        return JSONResponse({"detail": "the database does not answer; try again"}, 503, {"Retry-After": "2"})
+    if isinstance(error, QueryError):
+        return JSONResponse({"detail": str(error)}, 422)
     return JSONResponse(failure(request.scope), 500)
 
 
@@ -132,20 +126,18 @@ async def _failed(request: Request, _: Exception) -> Response:
 def pages_router(pages: Mapping[str, str] = PAGES) -> Router:
     """A route for each page: path -> template."""
     router = Router()
+
+    def add(path: str, html: str) -> None:
+        @router.get(path, include_in_schema=False)
+        @policy(ANYONE)
+        async def page() -> HTMLResponse:
+            return HTMLResponse(html)
+
     for path, html in render_pages(pages).items():
-        router.add_api_route(path, _page(html), include_in_schema=False, response_class=HTMLResponse)
+        add(path, html)
     return router
 
 
 def render_pages(pages: Mapping[str, str] = PAGES) -> dict[str, str]:
-    """Path of a page -> its HTML."""
     shelf = templates("whatelse.server")
     return {path: shelf.get_template(file).render() for path, file in pages.items()}
-
-
-def _page(html: str) -> Callable[[], Awaitable[HTMLResponse]]:
-    @policy(ANYONE)
-    async def page() -> HTMLResponse:
-        return HTMLResponse(html)
-
-    return page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +14,7 @@ from fastapi import HTTPException
 
 from whatelse.errors import WhatelseError
 from whatelse.io.files import scratch_folder
-from whatelse.server.ehr.smart.oauth import PATIENCE, authorization_request, discover
+from whatelse.server.ehr.smart.oauth import PATIENCE, Pending, authorization_request, discover
 from whatelse.server.security.auth import Gate
 from whatelse.server.security.jwks import KeySet
 from whatelse.server.service import Service, load_model
@@ -61,10 +62,8 @@ def check(settings: Settings) -> Iterator[Line]:
 def _try(what: str, work: Callable[[], str]) -> Line:
     try:
         return Line(what, True, work())
-    except WhatelseError as problem:
-        return Line(what, False, str(problem))
-    except HTTPException as refused:
-        return Line(what, False, str(refused.detail))
+    except (WhatelseError, HTTPException) as problem:
+        return Line(what, False, str(problem.detail if isinstance(problem, HTTPException) else problem))
 
 
 def _settings(settings: Settings) -> str:
@@ -73,22 +72,16 @@ def _settings(settings: Settings) -> str:
 
 
 def _database(url: str) -> str:
-    store = Store(url)
-    try:
+    with closing(Store(url)) as store:
         store.ping()
-        return "answers, and its schema is of this version"
-    finally:
-        store.close()
+    return "answers, and its schema is of this version"
 
 
 def _people(settings: Settings) -> str:
     """Somebody can sign in: a token is active, or the issuer's keys can be fetched."""
-    service = Service(settings, Store(settings.database), load_model(settings.model), [])
-    try:
+    with closing(Service(settings, Store(settings.database), load_model(settings.model), [])) as service:
         Gate(service).check()
-        return "somebody can sign in"
-    finally:
-        service.close()
+    return "somebody can sign in"
 
 
 def _keys(place: str) -> str:
@@ -107,22 +100,15 @@ def _hook(settings: Settings) -> str:
         "subject": {"reference": "Patient/trial"}, "reasonCode": [{"text": "fall, hit head, headache"}],
     }  # fmt: skip
     prefetch = {"patient": {"resourceType": "Patient", "id": "trial", "gender": "female"}, "encounter": encounter}
-    call = {
-        "hook": "patient-view", "hookInstance": "trial", "prefetch": prefetch,
-        "context": {"patientId": "trial", "encounterId": "trial", "userId": "Practitioner/trial"},
-    }  # fmt: skip
+    context = {"patientId": "trial", "encounterId": "trial", "userId": "Practitioner/trial"}
+    call = {"hook": "patient-view", "hookInstance": "trial", "prefetch": prefetch, "context": context}
     with scratch_folder() as folder:
-        database = f"sqlite:///{folder / 'trial.db'}"
-        service = Service(settings, Store(database), load_model(settings.model), [])
-        cards = Cards(service)
-        try:
+        store = Store(f"sqlite:///{folder / 'trial.db'}")
+        with closing(Service(settings, store, load_model(settings.model), [])) as service, closing(Cards(service)) as c:
             start = time.perf_counter()
-            found = cards.begin("patient-view", json.dumps(call).encode())
-            assert isinstance(found, Answer)  # the call names no FHIR server
+            found = c.begin("patient-view", json.dumps(call).encode())
             seconds = time.perf_counter() - start
-        finally:
-            cards.close()
-            service.close()
+    assert isinstance(found, Answer)  # the call names no FHIR server
     if found.visit is None:
         raise FhirError("an emergency visit was not recognised; check 'codings'")
     return f"answered in {1000 * seconds:.0f} ms"
@@ -130,9 +116,8 @@ def _hook(settings: Settings) -> str:
 
 def _fhir(base: str) -> str:
     with FhirServer(base, seconds=15) as server:
-        found = server.capabilities()
-    version = str(found.get("fhirVersion", ""))
-    if not version.startswith("4.0") and not version.startswith("4.3"):
+        version = str(server.capabilities().get("fhirVersion", ""))
+    if not version.startswith(("4.0", "4.3")):
         raise FhirError(f"speaks FHIR {version[:10] or 'of no version'}; R4 (4.0.1) is needed")
     return f"FHIR {version}"
 
@@ -143,7 +128,8 @@ def _launch(settings: Settings, base: str) -> str:
     if not endpoints.keys:
         raise FhirError("its SMART configuration names no jwks_uri: nobody's identity could be verified")
     redirect = (settings.public or f"http://{settings.host}:{settings.port}") + "/smart/callback"
-    where = authorization_request(endpoints, base, settings.smart_client_id, redirect, "trial" * 8, "v" * 43, "n", None)
+    pending = Pending(base, endpoints, "v" * 43, "n", redirect)
+    where = authorization_request(pending, settings.smart_client_id, "trial" * 8, None)
     try:
         status = httpx.get(where, timeout=PATIENCE, follow_redirects=False, trust_env=False).status_code
     except httpx.HTTPError as error:

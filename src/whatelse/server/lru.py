@@ -20,18 +20,15 @@ class Lru(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, or None if it is not kept."""
         with self._lock:
             return self._kept.get(key)
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value; returns it."""
         with self._lock:
             self._kept[key] = value
         return value
 
     def drop(self, key: K) -> None:
-        """Forget a value."""
         with self._lock:
             self._kept.pop(key, None)
 

@@ -59,7 +59,6 @@ class Metrics:
         log.warning("FHIR read failed: kind=%s reason=%s", kind, reason)
 
     def took(self, route: str, seconds: float) -> None:
-        """Put one request's duration into its route's histogram."""
         self._seconds.labels(route=route).observe(seconds)
 
     def text(self, gauges: Mapping[str, tuple[str, float | dict[str, float]]]) -> str:

@@ -4,7 +4,7 @@
     @policy("clinician", audit="decision", urgent=True)
     async def decide(...): ...
 
-The permission is enforced by the router (routing.py), the audit event by security/auditing.py, the lane by
+The permission is enforced by the router (routing.py), the audit event by security/guard.py, the lane by
 admission_control.py, `when_launched` by security/auth.py. A route without a policy raises TypeError on import.
 """
 
@@ -16,9 +16,8 @@ from enum import Enum, auto
 from re import Pattern
 from typing import Any, TypeVar
 
-from starlette.requests import Request
-
-POLICY = "whatelse.policy"  # entry of a scope
+# entries of a scope: the policy; where the request comes from; the path as a hook was called, which tokens name
+POLICY, ADDRESS, CALLED = "whatelse.policy", "whatelse.address", "whatelse.called"
 ANYONE = "anyone"
 READ = "visit read"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +48,7 @@ class Policy:
     """
 
     permission: str
-    check: Callable[[Request], Awaitable[Any]] | None = None
+    check: Callable[..., Awaitable[Any]] | None = None
     audit: str | None = None
     audit_repeats: bool = True
     lane: Lane = Lane.PAGE

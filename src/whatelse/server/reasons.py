@@ -221,13 +221,6 @@ def _length(reading: Reading, finding: str) -> int:
 def _mark(
     place: Place, finding: str, tagger: Tagger, conditions: list[str] | None = None, explained: list[str] | None = None
 ) -> s.Mark:
-    return s.Mark(
-        field=place.field,
-        start=place.start,
-        end=place.end,
-        item=place.item,
-        text=in_words(finding, tagger),
-        assertion="denied" if place.negated else "present",
-        conditions=conditions or [],
-        explained=explained or [],
-    )
+    at = {name: getattr(place, name) for name in ("field", "start", "end", "item")}
+    said, text = "denied" if place.negated else "present", in_words(finding, tagger)
+    return s.Mark(**at, text=text, assertion=said, conditions=conditions or [], explained=explained or [])

@@ -23,18 +23,11 @@ _SAYS = {"negated": "denied", "historical": "history", "other": "family"}
 
 def record(visit: Visit) -> s.Record:
     """The record itself: what is for evaluation only (billing, truth) stays out."""
-    return s.Record(
-        id=visit.id,
-        age=visit.age,
-        sex=visit.sex,
-        chief_complaint=visit.chief_complaint,
-        triage_note=visit.triage_note,
-        md_comments=visit.md_comments,
-        medication_history=_names(visit.medication_history),
-        dispensed=_names(visit.dispensed),
-        coded=None if visit.coded is None else [_coded(code) for code in visit.coded],
-        time=visit.time,
-    )
+    shown = {name: getattr(visit, name) for name in s.Record.model_fields}
+    for field in ("medication_history", "dispensed"):
+        if shown[field] is not None:
+            shown[field] = [code.name or code.code for code in shown[field]]
+    return s.Record(**shown | {"coded": None if visit.coded is None else [_coded(code) for code in visit.coded]})
 
 
 def as_read(tagger: Tagger, visit: Visit) -> s.AsRead:
@@ -94,7 +87,3 @@ def _vital(label: str, text: str, items: tuple[Measurement, ...], age: float | N
 def _coded(code: Code) -> str:
     name = (code.name or code.code).replace("-", " ").replace("_", " ")
     return f"{code.system}: {name}"
-
-
-def _names(codes: tuple[Code, ...] | None) -> list[str] | None:
-    return None if codes is None else [code.name or code.code for code in codes]

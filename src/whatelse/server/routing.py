@@ -27,8 +27,6 @@ REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": schemas.Problem} 
 
 
 class DeclaredRoute(APIRoute):
-    """A route with a policy."""
-
     def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
         declared = getattr(endpoint, "policy", None)
         if not isinstance(declared, Policy):
@@ -47,22 +45,23 @@ def _in_thread(endpoint: Callable[..., Any], aside: bool) -> Callable[..., Any]:
     @wraps(endpoint)
     async def run(**values: Any) -> Any:
         host = values.get("session") or values["service"]
-        return await (host.run_aside if aside else host.run)(partial(endpoint, **values))
+        return await (host.pools.asides.run if aside else host.run)(partial(endpoint, **values))
 
     return run
 
 
 class Router(APIRouter):
-    """A router of declared routes."""
-
     def __init__(self, **more: Any) -> None:
         super().__init__(route_class=DeclaredRoute, **more)
 
 
-async def service_of(request: Request) -> Service:
-    """The service of this app."""
-    service: Service = request.app.state.service
-    return service
+def kept(name: str) -> Any:
+    """A dependency: `name` of what the app keeps in its state."""
+
+    async def get(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return Depends(get)
 
 
 async def person_of(request: Request) -> Person:
@@ -71,5 +70,5 @@ async def person_of(request: Request) -> Person:
     return person
 
 
-Here = Annotated[Service, Depends(service_of)]
+Here = Annotated[Service, kept("service")]
 Somebody = Annotated[Person, Depends(person_of)]

@@ -58,7 +58,6 @@ class KnownOf(Strict):
     absent: list[Name] = Field(default=[], max_length=500, description="findings answered no")
 
     def known(self) -> Known:
-        """The same for the model."""
         return Known(tuple(self.confirmed), tuple(self.rejected), tuple(self.present), tuple(self.absent))
 
 

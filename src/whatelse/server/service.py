@@ -39,16 +39,12 @@ class Service:
         self.routes = RouteTable()  # of the app that serves
         self.ready = False
         self._loading = threading.Lock()  # or of two loads at once the older model might be the last
-        self.launched: Callable[[Any], Awaitable[Person | None]] = _nobody  # whom a launch of an EHR let in
+        self.launched: Callable[[Any], Awaitable[Person | None]] | None = None  # whom a launch of an EHR let in
         self.closing: list[Callable[[], None]] = []  # what others need done before the database is closed
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work` in a thread, so that the event loop goes on answering others."""
         return await self.pools.answers.run(work, *args)
-
-    async def run_aside(self, work: Callable[..., T], *args: object) -> T:
-        """The same for what no decision should wait behind."""
-        return await self.pools.asides.run(work, *args)
 
     def start(self) -> None:
         """Begin scoring the worklist in the background."""
@@ -75,17 +71,12 @@ class Service:
             return tagger.digest_
 
     def close(self) -> None:
-        """Stop threads and close the database."""
         self.ready = False
         self.worklist.stop()
         self.pools.close()
         for close in self.closing:
             close()
         self.store.close()
-
-
-async def _nobody(_: Any) -> None:
-    return None
 
 
 def without_folders(text: str, *known: Path) -> str:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from whatelse.errors import WhatelseError
 from whatelse.io.limits import read_yaml, yaml_problem
-from whatelse.server.ehr.settings import Ancestor, EhrSettings
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
 RETIRED = {  # settings of version 0.2 -> what became of them
     "audit": "the audit is always on",
     "secure_cookie": "set public_url to the https address",
@@ -46,6 +45,31 @@ def _network(text: str) -> str:
     return text
 
 
+def _address(url: str) -> str:
+    if url and (_normal(url.removesuffix("*")) is None or ("*" in url and not url.endswith("/*"))):
+        raise ValueError(f"{url!r} is not an address such as https://ehr.example.org/fhir")
+    return url
+
+
+def _origin(text: str) -> str:
+    parts = urlsplit(text)
+    unsafe = set(text) & set(" ;,'\"*") or parts.path or parts.query or parts.fragment or parts.username
+    if parts.scheme not in ("http", "https") or not parts.netloc or unsafe:
+        raise ValueError(f"{text!r} is not an origin such as https://ehr.example.org")
+    return text
+
+
+def _ancestor(text: str) -> str:
+    _origin(text.replace("*", "1"))  # the policy of frames allows * for a part of the name or for the port
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Origin = Annotated[str, AfterValidator(_origin)]
+Ancestor = Annotated[str, AfterValidator(_ancestor)]
+Network = Annotated[str, AfterValidator(_network)]
+
+
 class VisitsOptions(BaseModel):
     """How files of visits are read. What is not given is as the model's own records were."""
 
@@ -61,71 +85,73 @@ class VisitsOptions(BaseModel):
         return ""
 
 
-class Settings(EhrSettings, BaseSettings):
+def setting(default: Any, meaning: str, **limits: Any) -> Any:
+    """One row of the table of settings; `...` for a default where one must be given."""
+    return Field(default, description=meaning, **limits)
+
+
+class Settings(BaseSettings):
     """Settings of a service. In the environment a list is JSON: WHATELSE_ALLOWED_HOSTS='["tags.example.org"]'."""
 
     model_config = SettingsConfigDict(env_prefix="WHATELSE_", extra="forbid", frozen=True)
 
-    model: Path = Field(description="model file that 'whatelse fit' saved")
-    visits: list[Path] = Field(default=[], description="files of visits for the worklist; without, visits are typed in")
-    visits_options: VisitsOptions = Field(
-        default=VisitsOptions(),
-        description="how the files are read, if not as the model's own: source, columns, delimiter, encoding, labels",
+    public_url: Address = setting("", "address of this service for EHRs and clinicians, with https")
+    fhir_servers: list[Address] = setting(
+        [], "FHIR servers that may be read and may launch this app; https://host/x/*: all below it"
     )
-    host: str = Field(default="127.0.0.1", description="address to listen on; other than loopback needs 'auth'")
-    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    database: str = Field(default="sqlite:///whatelse.db", description="database of decisions, sqlite or postgresql")
-    auth: Literal["none", "token", "oidc"] = Field(
-        default="none",
-        description="who may come in: anybody on this machine, holders of a token, users of an OIDC issuer",
+    fhir_seconds: float = setting(3, "seconds for FHIR reads of one hook call", gt=0, le=60)
+    codings: Path | None = setting(None, "YAML file of the hospital's own codes")
+    cds_hooks: bool = setting(False, "answer CDS Hooks calls at /cds-services")
+    cds_mode: Literal["show", "silent"] = setting("show", "silent: cards are logged and not shown")
+    cds_threshold: float = setting(0.5, "least probability of a card", gt=0, lt=1)
+    cds_burden: float = setting(0, "cards per 100 visits that set the threshold; 0: cds_threshold", ge=0, le=300)
+    cds_issuers: dict[str, str] = setting({}, "issuers whose tokens may call hooks: URL or file of the key set of each")
+    cds_audiences: list[str] = setting([], "audiences that a token may name, beside the address that is called")
+    cds_origins: list[Origin] = setting([], "origins of EHRs that call from a browser (CORS)")
+    cds_users: list[str] = setting([], "show cards to these users only, as Practitioner/7")
+    cds_days: int = setting(0, "days that cards and looks are kept; 0 for ever", ge=0)
+    smart_client_id: str = setting("", "client id that the EHR gave this app; turns the launch on")
+    smart_client_secret: str = setting("", "client secret, if the EHR gave one", repr=False)
+    smart_client_key: Path | None = setting(None, "private key (PEM), instead of a secret; its JWKS is at /smart/keys")
+    smart_users: list[str] = setting(["Practitioner"], "kinds of fhirUser in an id_token that a launch lets in")
+    smart_role: Literal["viewer", "clinician"] = setting("clinician", "role of a person who came by a launch")
+    model: Path = setting(..., "model file that 'whatelse fit' saved")
+    visits: list[Path] = setting([], "files of visits for the worklist; without, visits are typed in")
+    visits_options: VisitsOptions = setting(
+        VisitsOptions(),
+        "how the files are read, if not as the model's own: source, columns, delimiter, encoding, labels",
     )
-    allowed_hosts: list[str] = Field(
-        default=[], description="names that the service is reached by, beside this machine's and that of public_url"
+    host: str = setting("127.0.0.1", "address to listen on; other than loopback needs 'auth'")
+    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535)
+    database: str = setting("sqlite:///whatelse.db", "database of decisions, sqlite or postgresql")
+    auth: Literal["none", "token", "oidc"] = setting(
+        "none", "who may come in: anybody on this machine, holders of a token, users of an OIDC issuer"
     )
-    frame_ancestors: list[Ancestor] = Field(
-        default=[], description="origins that may show the page in a frame; over HTTPS cookies are then SameSite=None"
+    allowed_hosts: list[str] = setting([], "names of the service, beside this machine's and that of public_url")
+    frame_ancestors: list[Ancestor] = setting(
+        [], "origins that may frame the page; over HTTPS cookies are then SameSite=None"
     )
-    session_hours: float = Field(default=12, gt=0, le=168, description="hours that a sign-in lasts")
-    oidc_issuer: str = Field(default="", description="OIDC issuer, as https://login.example.org/realm")
-    oidc_audience: str = Field(default="", description="audience that the issuer's tokens must name")
-    oidc_keys: str = Field(default="", description="URL or file of the issuer's JWKS; found by discovery if empty")
-    oidc_role_claim: str = Field(
-        default="roles", description="claim with viewer, clinician, curator or admin; a.b looks inside a"
-    )
-    oidc_name_claim: str = Field(default="sub", description="claim that names the person in the history")
-    trusted_proxies: list[Annotated[str, AfterValidator(_network)]] = Field(
-        default=[], description="addresses or networks of proxies whose X-Forwarded-For is used, as 10.0.0.7"
-    )
-    trusted_keys: list[Path] = Field(
-        default=[], description="public keys (PEM); with any, only models signed by one of them are loaded"
-    )
-    audit_days: int = Field(default=0, ge=0, description="days that audit lines are kept; 0 for ever")
-    max_words: int = Field(
-        default=12_000, ge=100, description="words and signs in the notes of one visit; characters: five times as many"
-    )
-    max_wait: float = Field(
-        default=0.12, gt=0, description="seconds that a request may wait for its turn; refused if it would wait longer"
-    )
-    max_body: int = Field(default=1_000_000, ge=1_000, description="bytes of a request body; five times for hook calls")
-    workers: int = Field(default=1, ge=1, le=64, description="processes that serve; more than one needs PostgreSQL")
-    rate_limit: float = Field(
-        default=50, ge=0, description="requests a second of one person, four times as many at once; 0 for no limit"
-    )
-    failures_per_minute: int = Field(default=20, ge=1, description="wrong tokens of one address before it has to wait")
-    client_seconds: float = Field(default=10, gt=0, description="seconds for a client to send a request")
-    max_connections: int = Field(
-        default=1000, ge=10, description="connections at once; then the one that was idle longest is closed"
-    )
-    connections_per_address: int = Field(
-        default=250, ge=1, description="connections of one address; behind a trusted proxy, requests at once"
-    )
-    workbench: Path | None = Field(
-        default=None, description="folder of a workbench for curators: anchors, labels, learning; needs workers 1"
-    )
-    watch_model: float = Field(
-        default=0, ge=0, description="seconds between checks for a new model file, which is then loaded; 0 for none"
-    )
-    log_format: Literal["text", "json"] = Field(default="text", description="json: one JSON object for each log line")
+    session_hours: float = setting(12, "hours that a sign-in lasts", gt=0, le=168)
+    oidc_issuer: str = setting("", "OIDC issuer, as https://login.example.org/realm")
+    oidc_audience: str = setting("", "audience that the issuer's tokens must name")
+    oidc_keys: str = setting("", "URL or file of the issuer's JWKS; found by discovery if empty")
+    oidc_role_claim: str = setting("roles", "claim with viewer, clinician, curator or admin; a.b looks inside a")
+    oidc_name_claim: str = setting("sub", "claim that names the person in the history")
+    trusted_proxies: list[Network] = setting([], "addresses or networks of proxies whose X-Forwarded-For is used")
+    trusted_keys: list[Path] = setting([], "public keys (PEM); with any, only models signed by one of them are loaded")
+    audit_days: int = setting(0, "days that audit lines are kept; 0 for ever", ge=0)
+    max_words: int = setting(12_000, "words and signs in the notes of a visit; characters: five times as many", ge=100)
+    max_wait: float = setting(0.12, "seconds that a request may wait for its turn, or it is refused", gt=0)
+    max_body: int = setting(1_000_000, "bytes of a request body; five times for hook calls", ge=1_000)
+    workers: int = setting(1, "processes that serve; more than one needs PostgreSQL", ge=1, le=64)
+    rate_limit: float = setting(50, "requests a second of one person, four times as many at once; 0 for no limit", ge=0)
+    failures_per_minute: int = setting(20, "wrong tokens of one address before it has to wait", ge=1)
+    client_seconds: float = setting(10, "seconds for a client to send a request", gt=0)
+    max_connections: int = setting(1000, "connections at once; then the one that was idle longest is closed", ge=10)
+    connections_per_address: int = setting(250, "connections of one address; behind a proxy, requests at once", ge=1)
+    workbench: Path | None = setting(None, "folder of a workbench for curators; needs workers 1")
+    watch_model: float = setting(0, "seconds between checks for a new model file; 0 for none", ge=0)
+    log_format: Literal["text", "json"] = setting("text", "json: one JSON object for each log line")
 
     @property
     def loopback(self) -> bool:
@@ -140,9 +166,9 @@ class Settings(EhrSettings, BaseSettings):
 
     def check(self) -> None:
         """SettingsError if it cannot work, or is open to strangers."""
-        if self.auth == "none" and not self.loopback:
+        if self.auth == "none" and (outside := self._outside) is not None:
             raise SettingsError(
-                f"{self._outside} can be reached from elsewhere, and nobody would have to sign in. Make a token with "
+                f"{outside} can be reached from elsewhere, and nobody would have to sign in. Make a token with "
                 "'whatelse token create NAME --role clinician' and start with --auth token, or set oidc_issuer and "
                 "oidc_audience and start with --auth oidc; or listen on 127.0.0.1"
             )
@@ -154,10 +180,22 @@ class Settings(EhrSettings, BaseSettings):
             raise SettingsError("more than one worker needs PostgreSQL: --database postgresql://user@host/name")
         if self.workers > 1 and self.workbench is not None:
             raise SettingsError("the workbench is in one process's memory: it needs workers 1; serve it apart")
-        if problem := self.ehr_problem(self.loopback):
-            raise SettingsError(problem)
+        if self.cds_hooks and not self.loopback and not (self.cds_issuers and (self.public_url or self.cds_audiences)):
+            raise SettingsError(
+                "CDS Hooks could be called by anybody: set cds_issuers, and public_url or cds_audiences"
+            )
+        if self.smart_client_id and not self.fhir_servers:
+            raise SettingsError("smart_client_id is set but no fhir_servers: no EHR could launch this app")
+        if self.smart_client_id and not self.public_url and not self.loopback:
+            raise SettingsError("a launch needs public_url: the EHR sends people back to it")
+        if self.smart_client_secret and self.smart_client_key:
+            raise SettingsError("smart_client_secret and smart_client_key are both set: the EHR registered one of them")
         if self.workers > 1 and self.cds_hooks:
             raise SettingsError("used tokens of hook calls are in one process's memory: cds_hooks needs workers 1")
+
+    @property
+    def public(self) -> str:
+        return self.public_url.rstrip("/")
 
     @property
     def cookie_secure(self) -> bool:
@@ -174,11 +212,6 @@ class Settings(EhrSettings, BaseSettings):
         """Attributes of cookies, to set them and to take them back: browsers ignore a removal that lacks them."""
         return {"httponly": True, "secure": self.cookie_secure, "samesite": self.cookie_samesite}
 
-    @property
-    def max_characters(self) -> int:
-        """Characters in the notes of one visit."""
-        return 5 * self.max_words
-
 
 def is_loopback(host: str) -> bool:
     """Whether a name or address is this machine's own."""
@@ -193,21 +226,13 @@ def is_loopback(host: str) -> bool:
 def load_settings(config: Path | None, **given: Any) -> Settings:
     """Settings from the command line (`given`, None for not given), the environment and a YAML file, checked."""
     from_file = {} if config is None else _current(_read(config))
-
-    class Layered(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
-
+    named = {name.lower() for name in os.environ}
+    chosen = {name: value for name, value in from_file.items() if f"whatelse_{name}" not in named}
+    for name, value in given.items():
+        if value is not None:
+            chosen[name] = {**chosen.get(name, {}), **value} if isinstance(value, dict) else value
     try:
-        settings = Layered(**{name: value for name, value in given.items() if value is not None})
+        settings = Settings(**chosen)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise SettingsError(f"settings: {problems}; 'whatelse serve --settings' lists them") from None
@@ -227,16 +252,6 @@ def _current(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in RETIRED}
 
 
-def documentation() -> list[str]:
-    """The rows of the table of settings in docs/serving.md; a test compares. Print them to renew the table."""
-    rows = []
-    for name, one in Settings.model_fields.items():
-        default = "needed" if one.is_required() else str(one.get_default())
-        shown = "" if default in ("", "None", "[]", "{}") else default if default == "needed" else f"`{default}`"
-        rows.append(f"| `{name}` | {shown} | {one.description} |")
-    return rows
-
-
 def _read(config: Path) -> dict[str, Any]:
     """Settings by name from a YAML file."""
     try:
@@ -246,3 +261,32 @@ def _read(config: Path) -> dict[str, Any]:
     if not isinstance(from_file, dict) or not all(isinstance(name, str) for name in from_file):
         raise SettingsError(f"{config}: needs lines of the form 'name: value'")
     return from_file
+
+
+def allowed_server(servers: list[str], url: str) -> bool:
+    """Whether an address is one of those configured, or below one that ends in /*.
+
+    Scheme, host and port are compared in their normal form. An address with anything else than letters, digits and
+    -._~=,+ between its slashes is refused, and so is a dot segment: an escape, a query, a fragment or a user name can
+    lead out of a pattern, and programs differ in how they read it.
+    """
+    found = _normal(url)
+    if found is None:
+        return False
+    for server in servers:
+        place = _normal(server.removesuffix("*"))
+        if place == found and not server.endswith("*"):
+            return True
+        if server.endswith("*") and place is not None and place[0] == found[0] and found[1].startswith(place[1] + "/"):
+            return True
+    return False
+
+
+def _normal(url: str) -> tuple[tuple[str, str, int], str] | None:
+    """((scheme, host, port), path without its last slash) of a plain http address; None for any other text."""
+    form = r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?((?:/[A-Za-z0-9._~=,+-]+)*)/?"
+    found = re.fullmatch(form, url, re.IGNORECASE | re.ASCII)
+    if found is None or {".", ".."} & set(found[4].split("/")):
+        return None
+    scheme = found[1].lower()
+    return (scheme, found[2].lower(), int(found[3] or {"http": 80, "https": 443}[scheme])), found[4]

@@ -15,46 +15,43 @@ else a stream of decisions would keep a suggestion that was let in waiting for e
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
+import math
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import HTTPException
 
 T = TypeVar("T")
 URGENT, USUAL = 0, 1
+Waiting = tuple[float, int, Future[Any], Callable[[], Any]]  # turn, number, result, work
 urgency: ContextVar[int] = ContextVar("urgency", default=USUAL)
 HEAD_START = 0.05  # seconds
+LAST = math.inf  # turn of what ends a thread
 
 
 class Busy(HTTPException):
     """Too much waits already: the client is told 503, and when to come again."""
 
     def __init__(self, wait: float) -> None:
-        super().__init__(
-            503, "too much is going on here; try again in a moment", {"Retry-After": str(self.after(wait))}
-        )
-
-    @staticmethod
-    def after(wait: float) -> int:
-        """Seconds after which to come again."""
-        return min(30, int(wait) + 1)
+        after = {"Retry-After": str(min(30, int(wait) + 1))}
+        super().__init__(503, "too much is going on here; try again in a moment", after)
 
 
 class WorkerPool:
     """`threads` that take work in the order it came; what is URGENT, as if it had come HEAD_START earlier."""
 
     def __init__(self, name: str, threads: int, most: int = 100_000) -> None:
-        self._most = most
-        self._waiting: list[tuple[float, int, Future[Any], Callable[..., Any], tuple[object, ...]]] = []
+        self._waiting: queue.PriorityQueue[Waiting] = queue.PriorityQueue(most)
         self._number = itertools.count()
-        self._ready = threading.Condition()
         self._closed = False
         self._threads = [
             threading.Thread(target=self._work, name=f"whatelse-{name}-{k}", daemon=True) for k in range(threads)
@@ -68,52 +65,40 @@ class WorkerPool:
 
     def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
         """Put `work` in line; its result is for a thread that waits, or for nobody. Busy if too much waits already."""
+        if self._closed:
+            raise RuntimeError("the service is closed")
         future: Future[T] = Future()
-        with self._ready:
-            if self._closed:
-                raise RuntimeError("the service is closed")
-            if len(self._waiting) >= self._most:
-                raise Busy(1.0)
-            turn = time.monotonic() + HEAD_START * urgency.get()
-            heapq.heappush(self._waiting, (turn, next(self._number), future, work, args))
-            self._ready.notify()
+        turn = time.monotonic() + HEAD_START * urgency.get()
+        try:
+            self._waiting.put_nowait((turn, next(self._number), future, partial(work, *args)))
+        except queue.Full:
+            raise Busy(1.0) from None
         return future
 
     def close(self) -> None:
-        """Finish what has begun; what has not is cancelled."""
-        with self._ready:
-            self._closed = True
-            for _, _, future, _, _ in self._waiting:
-                future.cancel()
-            self._waiting.clear()
-            self._ready.notify_all()
+        self._closed = True
+        with suppress(queue.Empty):
+            while True:
+                self._waiting.get_nowait()[2].cancel()
+        for _ in self._threads:
+            self._waiting.put((LAST, next(self._number), Future(), str))
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
         while True:
-            with self._ready:
-                while not self._waiting:
-                    if self._closed:
-                        return
-                    self._ready.wait()
-                _, _, future, work, args = heapq.heappop(self._waiting)
+            turn, _, future, work = self._waiting.get()
+            if turn == LAST:
+                return
             if future.set_running_or_notify_cancel():
-                self._do(future, work, args)
-            del future, work, args  # or the last one would be kept until the next comes
-
-    def _do(self, future: Future[Any], work: Callable[..., Any], args: tuple[object, ...]) -> None:
-        try:
-            result = work(*args)
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, work  # or the last one would be kept until the next comes
 
 
 class WorkerPools:
-    """The pools of one service."""
-
     def __init__(self) -> None:
         self.answers = WorkerPool("answer", 1)  # queries hold the interpreter: more threads answer no faster
         self.asides = WorkerPool("aside", 1)
@@ -125,6 +110,5 @@ class WorkerPools:
         self.slow = WorkerPool("slow", 2, 20)
 
     def close(self) -> None:
-        """Close all pools."""
         for pool in (self.answers, self.asides, self.hooks, self.long, self.access, self.changes, self.slow):
             pool.close()

@@ -101,7 +101,6 @@ def _ready(worker: Any, heard: Connection) -> str:
 
 
 def _work(settings: Settings, serve: Serve, say: Connection) -> None:
-    """What a worker does."""
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent says when

@@ -90,11 +90,9 @@ class Worklist:
         return key
 
     def key(self, visit: str) -> str:
-        """The opaque key of a visit id."""
         return visit_key(visit, self._secret)
 
     def find(self, key: str) -> Visit | None:
-        """The visit with this key."""
         if (held := self._held.get(key)) is not None:
             return held
         i = self._by_key.get(key)
@@ -149,7 +147,6 @@ class Worklist:
         self._scorer.start()
 
     def stop(self) -> None:
-        """Stop scoring."""
         if self._scorer is not None:
             self._stop.set()
             self._scorer.join()

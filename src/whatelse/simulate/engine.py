@@ -1,4 +1,7 @@
-"""simulate: visits in blocks. Each block has its own seed, so a longer run begins with the visits of a shorter run."""
+"""simulate: visits in blocks. Each block has its own seed, so a longer run begins with the visits of a shorter run.
+
+`truth_model` is the noisy-or model that the visits obey when every departure is off.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whatelse.simulate.causes import Cause, Causes
-from whatelse.simulate.content import SECTIONS, Department, load
+from whatelse.simulate.content import SECTIONS, WORD_SIGNAL, Department, load, word_leak
 from whatelse.simulate.departures import Departures
 from whatelse.simulate.note_writer import NONE, Case
 from whatelse.simulate.notes import Writer, words
@@ -23,6 +26,7 @@ from whatelse.simulate.patients import A_DAY, START, YEAR, draw_patients
 from whatelse.simulate.presentation import draw_presentation
 from whatelse.simulate.rates import MEASURES
 from whatelse.sources.vitals import AMBULANCE, vital_codes
+from whatelse.types import Floats
 from whatelse.visits import Code, Visit
 
 BLOCK = 16 * A_DAY
@@ -61,15 +65,8 @@ def _stream(
     if not 0 <= min_conditions <= 4:
         raise ValueError(f"min_conditions is {min_conditions}, must be between 0 and 4: more are too rare to wait for")
     department, departures = load(survey), departures or Departures()
-    writer = Writer(department)
-    left, block = visits, 0
-    while left > 0:
-        for pair in _block(department, writer, departures, seed, block, min_conditions, explain):
-            yield pair
-            left -= 1
-            if left == 0:
-                return
-        block += 1
+    given = department, Writer(department), departures, seed
+    yield from islice((pair for k in count() for pair in _block(*given, k, min_conditions, explain)), visits)
 
 
 def _block(
@@ -119,7 +116,7 @@ def _block(
             given = [(department.rates.drugs[d], NONE) for d in presentation.drugs[k].tolist() if d >= 0]
         visit = Visit(
             id=f"S{seed}-{first + row:07d}",
-            age=float(age) if departures.demographics else None,
+            age=(float(age) if age >= 2 else case.months / 12) if departures.demographics else None,
             sex=("M" if male else "F") if departures.demographics else None,
             chief_complaint=written.complaint,
             triage_note=written.triage,
@@ -140,10 +137,7 @@ def _block(
 
 def _rows(on: NDArray[np.bool_]) -> list[list[int]]:
     """The columns that are on, row by row."""
-    rows, columns = np.nonzero(on)
-    ends = np.searchsorted(rows, np.arange(on.shape[0] + 1)).tolist()
-    flat = columns.tolist()
-    return [flat[a:b] for a, b in pairwise(ends)]
+    return [np.flatnonzero(row).tolist() for row in on]
 
 
 @cache
@@ -167,3 +161,21 @@ def _billing(department: Department, causes: list[int], draws: list[float], age:
     drawn = [(codes, bisect_left(shares, u)) for (codes, shares), u in tables if codes]
     fitting = (next((c for c in (*codes[k:], *codes[:k]) if not unfit.match(c)), None) for codes, k in drawn)
     return tuple([Code("icd10", code) for code in fitting if code is not None])
+
+
+def truth_model(departures: Departures | None = None) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
+    """(finding names, prior (m,), fail (m, n), leak (n,)) of the visits that `simulate(…, Departures.none())` gives.
+
+    The names are those a vocabulary built from the visits has, the 23 `anchor:` findings last; conditions are in the
+    order of `conditions.yaml`, which is the paper's. ValueError for departures other than none: no noisy-or model
+    describes those visits.
+    """
+    if departures is not None and departures != Departures.none():
+        raise ValueError("only visits with every departure off have a true noisy-or model; use Departures.none()")
+    department = load()
+    m, miss = len(department.conditions), department.false_alarm
+    names = (*department.names, *(f"anchor:{name}" for name in department.conditions))
+    anchors = np.ones((m, m))
+    np.fill_diagonal(anchors, (1 - department.sensitivity) / (1 - miss))
+    fail = np.hstack([np.exp(-WORD_SIGNAL * department.rate[:m]), anchors])
+    return names, department.prior.copy(), fail, np.concatenate([-np.expm1(-word_leak(department)), miss])

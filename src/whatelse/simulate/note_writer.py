@@ -34,6 +34,11 @@ class Case:
     hour: int  # of arrival
     late: bool  # after the department changed its templates
 
+    @property
+    def months(self) -> int:
+        """Age in months of a child under two: what the notes say and the record has."""
+        return 2 + (self.nurse * 7 + self.doctor * 3) % 9 + 12 * self.age
+
 
 class NoteWriter:
     """An author at work: `u` gives the next random number. People mostly repeat their own ways of saying things."""
@@ -94,7 +99,7 @@ class NoteWriter:
             sex = "boy" if case.male else "girl"
         text = self.habit(name)
         if case.age < 2:
-            months = f"{2 + (case.nurse * 7 + case.doctor * 3) % 9 + 12 * case.age}mo"
+            months = f"{case.months}mo"
             text = text.replace("{age} yo", "{age}").replace("{age}y/o", "{age}").replace("{age}y ", "{age} ")
             text = text.replace("{age}{s}", "{age} {s}").replace("{age}", months)
         elif name.startswith("parent"):

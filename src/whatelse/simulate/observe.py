@@ -7,6 +7,7 @@ Rates only ever add and multiply, row by row, so the same seed gives the same fi
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,15 +129,10 @@ def observe(
     return Seen(findings, *_names(department, departures, patients, findings, talk, chances), talk)
 
 
-_LEAKS: dict[tuple[int, bool, bool], Singles] = {}
-
-
+@lru_cache(maxsize=8)
 def _leak(department: Department, outside: bool, prose: bool) -> Singles:
-    key = id(department), outside, prose
-    if key not in _LEAKS:
-        rate = word_leak(department) if not prose else department.leak_rate if outside else spread(department)
-        _LEAKS[key] = rate.astype(np.float32)
-    return _LEAKS[key]
+    rate = word_leak(department) if not prose else department.leak_rate if outside else spread(department)
+    return rate.astype(np.float32)
 
 
 def _talk(departures: Departures, chances: Chances, presentation: Presentation | None) -> Floats:

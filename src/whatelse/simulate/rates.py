@@ -147,14 +147,16 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
             extra[place[r["cause"]], int(r["band"]), place[name] - m] += count
     mean_extra = extra.sum(axis=0) / visits[-1][:, None]
 
-    month, hour = np.zeros((len(causes) + 1, 12)), np.zeros((len(causes) + 1, 24))
-    for r in tables("months"):
-        month[place.get(r["cause"], -1), int(r["month"]) - 1] += int(r["visits"])
-    for r in tables("hours"):
-        hour[place.get(r["cause"], -1), int(r["hour"])] += int(r["visits"])
-    usual_month, usual_hour = month[-1] / month[-1].sum(), hour[-1] / hour[-1].sum()
-    months = (month + 300 * usual_month) / (month.sum(axis=1, keepdims=True) + 300) / usual_month
-    hours = (hour + 100 * usual_hour) / (hour.sum(axis=1, keepdims=True) + 100)
+    def times(table: str, column: str, first: int, count: int, lean: float) -> tuple[Floats, Floats]:
+        """(c + 1, count) shares of a cause's visits by month or hour, shrunk toward those of all visits; and these."""
+        visits = np.zeros((len(causes) + 1, count))
+        for r in tables(table):
+            visits[place.get(r["cause"], -1), int(r[column]) - first] += int(r["visits"])
+        usual = visits[-1] / visits[-1].sum()
+        return (visits + lean * usual) / (visits.sum(axis=1, keepdims=True) + lean), usual
+
+    months, usual_month = times("months", "month", 1, 12, 300)
+    hours, _ = times("hours", "hour", 0, 24, 100)
 
     shift = np.zeros((len(causes), bands, len(MEASURES)))
     for r in tables("shifts"):
@@ -164,6 +166,7 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         a, b = MEASURES.index(r["measure"]), MEASURES.index(r["with"])
         correlation[a, b] = correlation[b, a] = float(r["correlation"])
 
+    codes = tables("codes")
     odds = _lean(given, visits)
     children = given[-1, :2] < CHILD_DRUG  # one stray prescription is not a custom
     odds[:, :2][:, children] = 0.0
@@ -179,7 +182,10 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         people=np.cumsum([p[2] for p in people]) / sum(p[2] for p in people),
         prevalence=prevalence,
         field=field,
-        coupling=_couplings(tables("couplings"), place),
+        coupling=(
+            tuple(tuple(place[name] for name in r["conditions"].split("+")) for r in tables("couplings")),
+            np.array([float(r["coupling"]) for r in tables("couplings")]),
+        ),
         alone=_cumulative(alone + 4 * usual[nested] * (alone > 0)),
         own=(own[..., 0] + LEAN / 4 * lean_own) / (own[..., 1] + LEAN / 4),
         lead=_cumulative(lead),
@@ -195,13 +201,13 @@ def read_rates(folder: Path | None, conditions: Sequence[str], outside: Sequence
         flag_rate=chronic[-1].sum(axis=0) / visits[-1].sum(),
         reason_share=alone.sum(axis=(0, 1)) / visits[-1].sum(),
         flag=_lean(chronic, visits)[:-1],
-        month=months[:-1],
+        month=months[:-1] / usual_month,
         hour=np.cumsum(hours[:-1], axis=1),
         shift=shift,
         factor=np.asarray(np.linalg.cholesky(correlation), dtype=np.float64),
         values=_values(tables("measures")),
         pattern=_patterns(tables("patterns")),
-        codes=tuple(_codes(tables("codes"), name) for name in causes),
+        codes=tuple(_codes(codes, name) for name in causes),
     )
 
 
@@ -248,11 +254,6 @@ def _cumulative(weight: Floats) -> Floats:
     return np.asarray(total / np.maximum(total[..., -1:], 1e-300))
 
 
-def _couplings(rows: list[dict[str, str]], place: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], Floats]:
-    sets = tuple(tuple(place[name] for name in r["conditions"].split("+")) for r in rows)
-    return sets, np.array([float(r["coupling"]) for r in rows])
-
-
 def _values(rows: list[dict[str, str]]) -> tuple[tuple[tuple[Floats, Floats], ...], ...]:
     tables: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for r in rows:
@@ -265,12 +266,10 @@ def _values(rows: list[dict[str, str]]) -> tuple[tuple[tuple[Floats, Floats], ..
 
 
 def _patterns(rows: list[dict[str, str]]) -> tuple[tuple[Bools, Floats], ...]:
-    result = []
-    for f in range(len(FINE)):
-        here = [r for r in rows if int(r["fine_band"]) == f]
-        known = np.array([[letter == "1" for letter in r["recorded"]] for r in here])
-        result.append((known, _cumulative(np.array([int(r["visits"]) for r in here]))))
-    return tuple(result)
+    here = [[r for r in rows if int(r["fine_band"]) == f] for f in range(len(FINE))]
+    known = [np.array([[letter == "1" for letter in r["recorded"]] for r in some]) for some in here]
+    shares = [_cumulative(np.array([int(r["visits"]) for r in some])) for some in here]
+    return tuple(zip(known, shares, strict=True))
 
 
 def _codes(rows: list[dict[str, str]], cause: str) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,17 +49,10 @@ class Codings:
     def note(self, codes: Iterable[str], name: str) -> NoteKind | None:
         """Which note a document is: by the LOINC codes of its type, else by words in its name; None for others."""
         codes, name = set(codes), name.lower()
-        for test in (
-            lambda kind: codes & self.notes[kind][0],
-            lambda kind: any(w in name for w in self.notes[kind][1]),
-        ):
-            if test("never"):
-                return None
-            if test("triage"):
-                return "triage"
-            if test("provider"):
-                return "provider"
-        return None
+        kinds: dict[str, NoteKind | None] = {"never": None, "triage": "triage", "provider": "provider"}
+        by_code = (kind for kind in kinds if codes & self.notes[kind][0])
+        by_word = (kind for kind in kinds if any(word in name for word in self.notes[kind][1]))
+        return kinds[next(chain(by_code, by_word), "never")]
 
     def problem(self, codes: Sequence[Code], name: str | None) -> Code | None:
         """One entry of the problem list as one code: a chronic flag if it is known as such, else the problem by name.
@@ -94,43 +88,30 @@ def load_codings(path: str | Path | None = None) -> Codings:
     if path is None:
         return _shipped()
     try:
-        own = read_yaml(Path(path))
-    except FileNotFoundError:
-        raise InputError("no such codings file; check the path", file=path) from None
+        return _merge([_text(), read_yaml(Path(path))])
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise InputError(f"the codings file {yaml_problem(problem)}", file=path) from None
-    return _codings([_text(), own], path)
+        raise InputError(f"the codings file: {yaml_problem(problem)}", file=path) from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        form = f"sections {', '.join(SECTIONS)}, and codes as text in quotes"
+        raise InputError(f"the codings file is not of the form of the shipped one: {form}", file=path) from None
 
 
 @cache
 def _shipped() -> Codings:
-    return _codings([_text()], "codings.yaml")
+    return _merge([_text()])
 
 
 def _text() -> Any:
     return yaml.safe_load((files("whatelse.sources") / "codings.yaml").read_text("utf-8"))
 
 
-def _codings(parts: Sequence[Any], path: object) -> Codings:
-    try:
-        return _merge(parts)
-    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise InputError(
-            f"the codings file is not of the form of the shipped one ({type(wrong).__name__}); its sections are "
-            f"{', '.join(SECTIONS)}, and codes are text in quotes",
-            file=path,
-        ) from None
-
-
 def _merge(parts: Sequence[Any]) -> Codings:
-    vitals: dict[str, str] = {}
+    vitals, whole = dict[str, str](), dict[str, str]()
     complaint: set[str] = set()
     notes: dict[str, tuple[set[str], list[str]]] = {kind: (set(), []) for kind in ("triage", "provider", "never")}
-    flags: dict[str, Code] = {}
+    flags, diagnoses = dict[str, Code](), dict[str, Code]()
     prefixes: dict[str, list[tuple[str, str]]] = {"icd9": [], "icd10": []}
-    whole: dict[str, str] = {}
     drafts: dict[str, tuple[Code, ...]] = {}
-    diagnoses: dict[str, Code] = {}
     for part in parts:
         if unknown := set(part) - set(SECTIONS):
             raise ValueError(unknown)
@@ -181,11 +162,6 @@ def drug_name(text: str) -> str:
     brands = _BRAND.findall(text)
     text = _BRAND.sub("", text)
     parts = [_STRENGTH.sub("", _QUANTITY.sub("", part.strip())).strip(" ,") for part in text.split(" / ")]
-    names = [_without_salt(part) for part in parts if part]
-    name = "-".join(names).lower()
+    bare = [(part, _SALT.sub("", part)) for part in parts if part]
+    name = "-".join(part if short.lower() in _MINERALS else short for part, short in bare).lower()
     return " ".join([name, *brands]).strip() or text.lower()
-
-
-def _without_salt(name: str) -> str:
-    short = _SALT.sub("", name)
-    return name if short.lower() in _MINERALS else short

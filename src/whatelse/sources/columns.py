@@ -89,17 +89,21 @@ class ColumnMap:
 
 def column_map(given: Mapping[str, Any], file: object = None, saved: bool = False) -> ColumnMap:
     """A column map from the parsed content of a description; keys that are none of its own are refused before."""
-    missing = given.get("missing", [])
+    missing, shown, numbers = given.get("missing") or [], given.get("shown") or [], given.get("numbers") or {}
     if not isinstance(missing, list):
         raise InputError("'missing' in the column map must be a list of cells that mean unknown", file=file)
-    shown = given.get("shown") or []
     if not isinstance(shown, list) or not all(isinstance(name, str | int) for name in shown):
         raise InputError("'shown' in the column map must be a list of columns", file=file)
-    numbers = given.get("numbers") or {}
     if not isinstance(numbers, Mapping):
         raise InputError("'numbers' in the column map must be a mapping of column names", file=file)
     there = [name for name in FIELDS if name != "numbers" and (name == "id" or given.get(name, "") is not None)]
-    columns = {name: _groups(name, given.get(name), file) for name in there}
+    columns: dict[str, tuple[Column, ...]] = {}
+    for name in there:
+        groups: Any = given.get(name)
+        several = isinstance(groups, list) and any(isinstance(group, Mapping) for group in groups)
+        if several and name not in CODES:
+            raise InputError(f"the column map gives {name!r} several descriptions; it takes one", file=file)
+        columns[name] = tuple(_column(name, group, file) for group in (groups if several else [groups]))
     if not numbers and given.get("numbers", "") is not None:
         columns["numbers"] = (Column(("numbers",)),)
     return ColumnMap(
@@ -109,14 +113,6 @@ def column_map(given: Mapping[str, Any], file: object = None, saved: bool = Fals
         saved,
         tuple(map(str, shown)),
     )
-
-
-def _groups(field: str, given: Any, file: object) -> tuple[Column, ...]:
-    if isinstance(given, list) and any(isinstance(item, Mapping) for item in given):
-        if field not in CODES:
-            raise InputError(f"the column map gives {field!r} several descriptions; it takes one", file=file)
-        return tuple(_column(field, item, file) for item in given)
-    return (_column(field, given, file),)
 
 
 def _column(field: str, given: Any, file: object) -> Column:
@@ -136,10 +132,8 @@ def _column(field: str, given: Any, file: object) -> Column:
     if len(names) > 1 and field in SINGLE:
         raise InputError(f"the column map gives {len(names)} columns for {field!r}; it takes one", file=file)
     if wrong := [str(option) for option in options if option not in allowed]:
-        raise InputError(
-            f"the column map gives {field!r} the option {wrong[0]!r}; it takes {', '.join(sorted(allowed)) or 'none'}",
-            file=file,
-        )
+        takes = ", ".join(sorted(allowed)) or "none"
+        raise InputError(f"the column map gives {field!r} the option {wrong[0]!r}; it takes {takes}", file=file)
     if "values" in options:
         options["values"] = _values(field, options["values"], file)
     if isinstance(options.get("format"), str):
@@ -203,18 +197,12 @@ def need_columns(needed: Iterable[str], header: Sequence[str], file: object, sav
     have = {normal(name) for name in header}
     for name in needed:
         if normal(name) not in have:
+            number = ", or {row_number: true}" if normal(name) == "id" else ""
+            advice = f"a column map can give it another name{number}; {NEXT}"
             if saved:
-                advice = (
-                    "the map that came with the cohort or model asks for it: give this file's own with --map FILE, or "
-                    "--source table if its columns bear the names of fields"
-                )
-            elif normal(name) == "id":
-                advice = f"a column map can give it another name, or {{row_number: true}}; {NEXT}"
-            else:
-                advice = f"a column map can give it another name; {NEXT}"
-            raise InputError(
-                f"no column {name!r} among its {len(header)} columns{near(name, header)}; {advice}", file=file
-            )
+                advice = "the map that came with the cohort or model asks for it: give --map FILE, or --source table"
+            missing = f"no column {name!r} among its {len(header)} columns{near(name, header)}"
+            raise InputError(f"{missing}; {advice}", file=file)
 
 
 def near(name: str, names: Iterable[str]) -> str:

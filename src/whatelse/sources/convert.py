@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from whatelse.sources.columns import CODES, Column, ColumnMap, Places
-from whatelse.sources.fields import parse_age, parse_id, parse_sex, parse_time
+from whatelse.sources.fields import cell_text, parse_age, parse_id, parse_sex, parse_time
 from whatelse.sources.numbers import parse_number
 from whatelse.sources.report import BadValue, Report
 from whatelse.visits import TEXT_FIELDS, Code, Visit
@@ -103,7 +103,9 @@ class Converter:
             if items is None:
                 continue
             found, system = {} if found is None else found, column.system
-            for item in items if column.values is None else [_mapped(item, column.values) for item in items]:
+            if (values := column.values) is not None:  # to another text, "" where the cell stands for nothing
+                items = [(values[text] or "") if (text := cell_text(item)) in values else item for item in items]
+            for item in items:
                 # Hashing the text is much cheaper than hashing a Code, and texts repeat from visit to visit.
                 if type(item) is str:
                     key: Any = (system, item)
@@ -126,11 +128,6 @@ class Converter:
         return None if found is None else tuple(found.values() if len(found) < 2 else dict.fromkeys(found.values()))
 
 
-def cell_text(cell: Any) -> str:
-    """A cell as the keys of 'values' are written. A column of whole numbers with gaps is read as floats: 1.0 is "1"."""
-    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
-
-
 def make_code(system: str, text: str) -> Code:
     """A code from its text: ICD in upper case, GSN with its leading zeros, names in lower case.
 
@@ -145,12 +142,6 @@ def make_code(system: str, text: str) -> Code:
     if system == "name":
         return Code(system, text.lower(), text)
     return Code(system, text)
-
-
-def _mapped(item: Any, values: Mapping[str, str | None]) -> Any:
-    """What the map makes of a cell: another text, "" where it stands for nothing, or the cell as it is."""
-    text = cell_text(item)
-    return (values[text] or "") if text in values else item
 
 
 def _number_object(cell: Any) -> dict[str, float] | None:

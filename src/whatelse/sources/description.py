@@ -58,26 +58,20 @@ def describe(
     saved   what came with a cohort or model: used where neither `given` nor `source` says otherwise
     source, delimiter, encoding, labels   said on the command line: they count for more than the file
     """
-    if given is None and source is None and saved:
-        content, file, from_saved = dict(saved), None, True
-    else:
-        content, file = _content(given)
-        from_saved = False
+    from_saved = given is None and source is None and bool(saved)
+    content, file = _content(saved if from_saved else given)
     said = {"source": source, "delimiter": delimiter, "encoding": encoding}
     content |= {name: value for name, value in said.items() if value is not None}
     if unknown := [str(name) for name in content if name not in (*FIELDS, *OTHER_KEYS)]:
-        raise InputError(
-            f"the column map names {unknown[0]!r}, which is not a field{near(unknown[0], FIELDS)}; "
-            f"fields: {', '.join(FIELDS)}; beside them {', '.join(OTHER_KEYS[:-2])}",
-            file=file,
-        )
+        known = f"fields: {', '.join(FIELDS)}; beside them {', '.join(OTHER_KEYS[:-2])}"
+        hint = near(unknown[0], FIELDS)
+        raise InputError(f"the column map names {unknown[0]!r}, which is not a field{hint}; {known}", file=file)
     for name in said:
         if not isinstance(content.get(name, ""), str):
             raise InputError(f"{name!r} in the description must be text", file=file)
     if content.get("labels") and labels is None:
         raise InputError(
-            "these files were read with label tables, and without them findings would have other names: give their "
-            "folder with --labels"
+            "these files were read with label tables, which name the findings: give their folder with --labels"
         )
     if content.get("codings") and "codings" not in (options or {}):
         raise InputError("these records were read with codings of the hospital's own: give --option codings=FILE")

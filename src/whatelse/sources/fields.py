@@ -28,13 +28,16 @@ _AGE = re.compile(r"(\d+(?:[.,]\d+)?)\s*([^\W\d]*)\.?(?:[ /-]*old)?", re.IGNOREC
 _EXCEL = datetime(1899, 12, 30)  # day 0 of a spreadsheet
 
 
+def cell_text(cell: Any) -> str:
+    """A cell as the keys of 'values' are written. A column of whole numbers with gaps is read as floats: 1.0 is "1"."""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
+
+
 def parse_id(cell: Any) -> str:
     """The id of a visit as text; whole numbers lose their '.0'."""
     if cell is None or isinstance(cell, bool | list | dict):
         raise BadValue("id is missing")
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # a column of whole numbers with a gap in it is read as floats
-    text = str(cell).strip()
+    text = cell_text(cell)
     if text.startswith('="') and text.endswith('"'):
         text = text[2:-1]  # so spreadsheets keep the zeros in front of a number
     if not text:
@@ -79,16 +82,14 @@ def parse_sex(cell: Any, values: Mapping[str, str | None] | None = None) -> Sex 
     if cell is None:
         return None
     if values is not None:
-        text = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
+        text = cell_text(cell)
         if text in values:
             return cast(Sex | None, values[text])  # the map was checked: F, M or None
     try:
         return SEXES[cell.strip().lower().rstrip(".")]
     except (AttributeError, KeyError):
-        raise BadValue(
-            "sex is none of F, M, female, male, U, unknown; map other codes with 'values', as in "
-            "sex: {column: gender, values: {1: F, 2: M, 9: null}}"
-        ) from None
+        advice = "map other codes with 'values', as in sex: {column: gender, values: {1: F, 2: M, 9: null}}"
+        raise BadValue(f"sex is none of F, M, female, male, U, unknown; {advice}") from None
 
 
 def parse_time(cell: Any, forms: Sequence[str] = ()) -> datetime | None:

@@ -25,12 +25,11 @@ import yaml
 
 from whatelse.errors import InputError
 from whatelse.sources.columns import FIELDS, normal
-from whatelse.sources.convert import cell_text
 from whatelse.sources.description import describe
-from whatelse.sources.fields import SEXES, parse_age, parse_time
+from whatelse.sources.fields import SEXES, cell_text, parse_age, parse_time
 from whatelse.sources.numbers import parse_number
 from whatelse.sources.report import BadValue, Report
-from whatelse.sources.tables import open_csv, read_table, table_format
+from whatelse.sources.tables import DAMAGED, open_csv, read_table, table_format
 from whatelse.sources.textfile import damage, detect_encoding, open_text
 from whatelse.visits import Sex
 
@@ -175,10 +174,8 @@ def _tried(path: Path, found: Inspection, header: list[str], rows: list[list[Any
                 known.add(cell)
                 found.settings["missing"] = sorted({*found.settings["missing"], cell})
             else:
-                columns = [
-                    replace(g, field="", why=refused.kind, line=None) if g.name == name else g for g in found.columns
-                ]
-                found = replace(found, columns=columns)
+                left: dict[str, Any] = {"field": "", "why": refused.kind, "line": None}
+                found = replace(found, columns=[replace(g, **left) if g.name == name else g for g in found.columns])
                 found.settings["missing"] = sorted(set(found.settings["missing"]) - known)
             continue
         notes = [f"{n:,} rows cannot be read ({kind}): add --on-error skip" for kind, n in report.left_out.items()]
@@ -208,9 +205,7 @@ class _Cells:
         stripped = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
         unknown, texts = set(_names()["missing"]), {c for c in stripped if isinstance(c, str) and c}
         self.marks = {text for text in texts if text.lower() in unknown or _MARK.fullmatch(text)}
-        self.values = [
-            c for c in stripped if c is not None and c != "" and not (isinstance(c, str) and c in self.marks)
-        ]
+        self.values = [c for c in stripped if c not in (None, "") and not (isinstance(c, str) and c in self.marks)]
         self.texts = [cell_text(value) for value in self.values]
         self.distinct = set(self.texts)
         self.length = round(sum(map(len, self.texts)) / max(len(self.texts), 1))
@@ -248,14 +243,10 @@ class _Cells:
     @cached_property
     def by_name(self) -> str:
         """The field whose names fit; an exact name counts first. No part of a name makes an id."""
-        known = _names()["fields"]
-        exact = [field for field, names in known.items() if self.plain in names]
+        known, whole = _names()["fields"], _names()["whole"]
+        exact = [field for field, names in known.items() if self.plain in (*names, *whole.get(field, ()))]
         alike = [field for field, names in known.items() if field != "id" and any(map(self.called, names))]
         return str((*exact, *alike, "")[0])
-
-    @property
-    def shown(self) -> str:
-        return ", ".join(sorted(self.distinct)[:FEW])
 
 
 def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
@@ -304,7 +295,7 @@ def _guess(column: _Cells, taken: set[str], claimed: set[str]) -> ColumnGuess:
         if sorted(text.lower() for text in column.distinct) in _names()["no_yes"]:
             yes = max(column.distinct, key=str.lower)
             line["values"] = {text: "yes" if text == yes else None for text in sorted(column.distinct)}
-        return column.guess("coded", f"{different} values: {column.shown}", line)
+        return column.guess("coded", f"{different} values: {', '.join(sorted(column.distinct)[:FEW])}", line)
     if column.numeric:
         return column.guess("numbers", f"{_range(column.numbers)}; bands are learned", "bands")
     words = set(_names()["complaint_words"])
@@ -423,9 +414,7 @@ def _read_rows(
                 records = next(file.iter_batches(ROWS), pa.record_batch([], names=[])).to_pylist()
                 header = list(file.schema_arrow.names)
         except (OSError, ValueError):
-            raise InputError(
-                "cannot be read as a Parquet file: damaged or cut short; save it again", file=path
-            ) from None
+            raise InputError(DAMAGED, file=path) from None
     else:
         text = detect_encoding(path, encoding)
         if text.encoding not in ("utf-8", "utf-8-sig"):
@@ -437,9 +426,8 @@ def _read_rows(
                     table = open_csv(stream, path, delimiter, wanted, strict=False)
                     rows = [[_readable(c) for c in row] for row in itertools.islice(table.rows, ROWS) if row]
                 except csv.Error:
-                    raise InputError(
-                        "is not a CSV table: quotes do not match, or a cell never ends", file=path
-                    ) from None
+                    problem = "is not a CSV table: quotes do not match, or a cell never ends"
+                    raise InputError(problem, file=path) from None
                 if table.delimiter != ",":
                     settings["delimiter"] = "tab" if table.delimiter == "\t" else table.delimiter
                 return [_readable(name) for name in table.header], rows, settings

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import yaml
 
 from whatelse.errors import InputError
 from whatelse.io.files import scratch_folder
@@ -33,16 +34,8 @@ from whatelse.sources.textfile import detect_encoding
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
 
-TABLES = {
-    "edstays": "subject_id stay_id intime gender arrival_transport disposition",
-    "triage": "stay_id temperature heartrate resprate o2sat sbp pain acuity chiefcomplaint",
-    "medrecon": "stay_id charttime name gsn",
-    "pyxis": "stay_id charttime med_rn name gsn_rn gsn",
-    "diagnosis": "stay_id seq_num icd_code icd_version icd_title",
-    "patients": "subject_id anchor_age anchor_year",
-}
-VITALS = {"temperature": "temperature", "pulse": "heartrate", "respirations": "resprate", "systolic": "sbp"}
-VITALS |= {"saturation": "o2sat", "triage": "acuity", "pain": "pain"}
+_COLUMNS = yaml.safe_load((files("whatelse.sources") / "mimic_ed.yaml").read_text("utf-8"))
+TABLES: dict[str, list[str]] = _COLUMNS["tables"]
 JOIN = (files("whatelse.sources") / "mimic_ed.sql").read_text("utf-8")
 
 
@@ -51,16 +44,11 @@ def read_mimic_ed(folder: Path, report: Report, how: Description) -> Iterator[tu
     found = _find_tables(folder, report)
     with scratch_folder() as scratch, open_scratch(scratch) as connection:
         for table, columns in TABLES.items():
-            _load(connection, table, columns.split(), found.get(table), report)
+            _load(connection, table, columns, found.get(table), report)
         if connection.execute("SELECT count(*) FROM edstays").fetchone() == (0,):
             raise InputError("has no rows, so there are no visits", file=found["edstays"])
-        for row in rows(connection, JOIN):
-            try:
-                visit = _visit(row)
-            except BadValue as bad:
-                report.leave_out_row(bad, found["edstays"], row["row"])
-                continue
-            yield row["row"], visit
+        numbered = ((row["row"], row) for row in rows(connection, JOIN))
+        yield from report.usable(numbered, lambda row, _: _visit(row), found["edstays"])
 
 
 def _find_tables(folder: Path, report: Report) -> dict[str, Path]:
@@ -74,10 +62,8 @@ def _find_tables(folder: Path, report: Report) -> dict[str, Path]:
     found = {table: find(table, folder / "ed", folder) for table in TABLES}
     found["patients"] = find("patients", folder / "hosp", folder.parent / "hosp", folder)
     if missing := [table for table in TABLES if found[table] is None and table != "patients"]:
-        raise InputError(
-            f"no table {', '.join(missing)} here; expected {', '.join(f'ed/{table}.csv.gz' for table in missing)}",
-            file=folder,
-        )
+        expected = ", ".join(f"ed/{table}.csv.gz" for table in missing)
+        raise InputError(f"no table {', '.join(missing)} here; expected {expected}", file=folder)
     if found["patients"] is None:
         report.note(f"{folder}: no hosp/patients.csv.gz (it comes with MIMIC-IV), so ages are unknown")
     return {table: file for table, file in found.items() if file is not None}
@@ -100,10 +86,8 @@ def _load(
         found = connection.execute(f"SELECT * FROM read_csv(?, {options}) LIMIT 0", [str(file)]).description
         need_columns(columns, [column[0] for column in found or ()], file)
         fields = ", ".join(columns)
-        connection.execute(
-            f"CREATE TABLE {table} AS SELECT {fields}, row_number() OVER () AS row FROM read_csv(?, {options})",
-            [str(file)],
-        )
+        query = f"SELECT {fields}, row_number() OVER () AS row FROM read_csv(?, {options})"
+        connection.execute(f"CREATE TABLE {table} AS {query}", [str(file)])
     except duckdb.Error as error:  # its message quotes a line of the file, which is not passed on
         line = re.search(r"[Ll]ine:? (\d+)", str(error))
         problem = "is not a complete CSV table: a row with missing or extra columns, or a damaged file"
@@ -128,12 +112,14 @@ def _visit(row: dict[str, Any]) -> Visit:
     except BadValue as bad:
         raise BadValue(f"{bad.kind} (anchor_age + year of intime - anchor_year)", "age") from None
     coded = [AMBULANCE] if row["arrival_transport"] == "AMBULANCE" else []
-    values = {sign: _number(row[column]) for sign, column in VITALS.items()}
+    values = {sign: _number(row[column]) for sign, column in _COLUMNS["vitals"].items()}
     if not 0 <= (values["pain"] or 0) <= 10:  # free text in MIMIC: "uncooperative", "13"
         values["pain"] = None
     coded += vital_codes(**values)
     if row["disposition"] == "ADMITTED":
         coded.append(ADMITTED)
+    given = [(version, code.strip().upper(), title) for version, code, title in row["billing"] or () if code]
+    billing = [Code("icd9" if version == "9" else "icd10", code, title) for version, code, title in given]
     return Visit(
         id=row["stay_id"],
         age=age,
@@ -141,13 +127,7 @@ def _visit(row: dict[str, Any]) -> Visit:
         chief_complaint=row["chiefcomplaint"] or "",
         medication_history=_drugs(row["history"]),
         dispensed=_drugs(row["dispensed"]),
-        billing=tuple(
-            dict.fromkeys(
-                Code("icd9" if version == "9" else "icd10", code.strip().upper(), title)
-                for version, code, title in row["billing"] or ()
-                if code
-            )
-        ),
+        billing=tuple(dict.fromkeys(billing)),
         coded=tuple(coded),
         time=row["time"],
     )

@@ -20,10 +20,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pyreadstat
+import yaml
 
 from whatelse.errors import InputError
 from whatelse.io.files import scratch_folder
@@ -38,16 +40,13 @@ LARGEST = 4 << 30  # bytes; a survey year is about 0.1 GB, anything above this i
 FIRST_ICD10_YEAR = 2016
 PALPATED = 998  # instead of a measurement: "palpated", "by Doppler"
 
-NEEDED = ("AGE", "SEX", "RFV1", "DIAG1")
-REPEATED = {"RFV": 5, "DRUGID": 30, "DIAG": 5, "CAUSE": 3}
+_FILES = yaml.safe_load((files("whatelse.sources") / "nhamcs.yaml").read_text("utf-8"))
+REPEATED: dict[str, int] = _FILES["repeated"]
 CHRONIC = load_codings().flags  # the survey's column in lower case -> code
-VITALS = {
-    **{"temperature": "TEMPF", "pulse": "PULSE", "respirations": "RESPR", "systolic": "BPSYS"},
-    **{"saturation": "POPCT", "triage": "IMMEDR", "pain": "PAINSCALE"},
-}
+VITALS: dict[str, str] = _FILES["vitals"]
 FLAGS = {"ARREMS": AMBULANCE, "INJURY": INJURY}
-SINGLE = ("YEAR", "VMONTH", "AGE", "SEX", *FLAGS, "ADMITHOS", *VITALS.values(), *(flag.upper() for flag in CHRONIC))
-LABEL_FILES = {"rfv": "rfv_labels", "drug": "drug_labels", "icd10": "diagnosis_labels", "cause": "cause_labels"}
+SINGLE = (*_FILES["single"], *VITALS.values(), *(flag.upper() for flag in CHRONIC))
+LABEL_FILES: dict[str, str] = _FILES["labels"]
 SEXES: dict[float, Sex] = {1: "F", 2: "M"}
 
 Labels = dict[str, dict[str, str]]
@@ -56,11 +55,9 @@ Labels = dict[str, dict[str, str]]
 def read_nhamcs(path: Path, report: Report, how: Description) -> Iterator[tuple[int, Visit]]:
     """(record number from 1, visit) for every record of one survey year."""
     names = read_labels(how.labels, report) if how.labels is not None else {}
-    if not zipfile.is_zipfile(path) and path.suffix.lower() == ".sas7bdat":
-        yield from _read_sas(path, path, report, names)
-        return
+    plain = not zipfile.is_zipfile(path) and path.suffix.lower() == ".sas7bdat"
     with scratch_folder() as folder:
-        yield from _read_sas(_unpack(path, folder), path, report, names)
+        yield from _read_sas(path if plain else _unpack(path, folder), path, report, names)
 
 
 def read_labels(folder: Path, report: Report) -> Labels:
@@ -92,11 +89,8 @@ def _unpack(path: Path, folder: Path) -> Path:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.lower().endswith(".sas7bdat")]
             if len(members) != 1:
-                raise InputError(
-                    f"needs exactly one SAS data set (.sas7bdat) in the zip, found {len(members)}; "
-                    "take the file named like ed2018_sas.zip",
-                    file=path,
-                )
+                problem = f"needs exactly one SAS data set (.sas7bdat) in the zip, found {len(members)}"
+                raise InputError(f"{problem}; take the file named like ed2018_sas.zip", file=path)
             if members[0].file_size > LARGEST:
                 raise InputError("the SAS data set in the zip would unpack to more than 4 GB", file=path)
             target = folder / "visits.sas7bdat"
@@ -105,9 +99,8 @@ def _unpack(path: Path, folder: Path) -> Path:
             return target
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error):
         # RuntimeError: encrypted; NotImplementedError: a compression this Python does not have
-        raise InputError(
-            "is not a readable zip file: damaged, cut short or encrypted; download it again", file=path
-        ) from None
+        problem = "is not a readable zip file: damaged, cut short or encrypted; download it again"
+        raise InputError(problem, file=path) from None
 
 
 def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator[tuple[int, Visit]]:
@@ -116,12 +109,9 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
     except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
         raise InputError("does not hold a readable SAS data set: damaged or cut short", file=path) from None
     found = {name.upper(): name for name in meta.column_names}  # the case differs from year to year
-    if missing := [name for name in NEEDED if name not in found]:
-        raise InputError(
-            f"is not an NHAMCS emergency department file: no column {', '.join(missing)} "
-            f"among its {len(found)} columns",
-            file=path,
-        )
+    if missing := [name for name in _FILES["needed"] if name not in found]:
+        problem = f"no column {', '.join(missing)} among its {len(found)} columns"
+        raise InputError(f"is not an NHAMCS emergency department file: {problem}", file=path)
     absent = [name for name in SINGLE if name not in found]
     absent += [f"{stem}*" for stem in REPEATED if f"{stem}1" not in found]
     if absent:
@@ -136,14 +126,9 @@ def _read_sas(sas: Path, path: Path, report: Report, labels: Labels) -> Iterator
             )
         except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
             raise InputError("the SAS data set is damaged or cut short", file=path, row=start + 1) from None
-        records = zip(*(data[found[name]] for name in use), strict=True)
-        for row, values in enumerate(records, start=start + 1):
-            try:
-                visit = make(row, dict(zip(use, values, strict=True)))
-            except BadValue as bad:
-                report.leave_out_row(bad, path, row)
-                continue
-            yield row, visit
+        cells = zip(*(data[found[name]] for name in use), strict=True)
+        records = (dict(zip(use, values, strict=True)) for values in cells)
+        yield from report.usable(enumerate(records, start=start + 1), make, path)
     if not meta.number_rows:
         raise InputError("the SAS data set has no records", file=path)
 
@@ -157,7 +142,7 @@ class VisitMaker:
         match = re.search(r"(?:19|20)\d\d", path.name)
         self.file_year = int(match[0]) if match else 0
 
-    def __call__(self, row: int, record: dict[str, Any]) -> Visit:
+    def __call__(self, record: dict[str, Any], row: int) -> Visit:
         """record: {column: cell}."""
         one = {name: _number(record.get(name)) for name in SINGLE}
         age, sex = one["AGE"], one["SEX"]
@@ -179,14 +164,12 @@ class VisitMaker:
         billing = [self._code("icd9" if old else "icd10", text) for text in _texts(record, "DIAG")]
         causes = [f"E{text}" if old and text[0].isdigit() else text for text in _texts(record, "CAUSE")]
         billing += [self._code("icd9" if old else "cause", text) for text in causes]
-        drugs = [str(cell or "").strip() for cell in _cells(record, "DRUGID")]
+        drugs = [self._code("drug", text) for cell in _cells(record, "DRUGID") if (text := str(cell or "").strip())]
         return Visit(
             id=f"nhamcs-{year or self.stem}-{row:06d}",
             age=age,
             sex=SEXES[sex] if sex is not None else None,
-            dispensed=tuple(dict.fromkeys(self._code("drug", text) for text in drugs if text))
-            if "DRUGID1" in record
-            else None,
+            dispensed=tuple(dict.fromkeys(drugs)) if "DRUGID1" in record else None,
             billing=tuple(dict.fromkeys(billing)),
             coded=tuple(dict.fromkeys(coded)),
             time=datetime(year, month, 1) if year and 1 <= month <= 12 else None,

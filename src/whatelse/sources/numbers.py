@@ -58,11 +58,8 @@ def read_number(column: str, given: Any, normal: Callable[[str], str], file: obj
     if isinstance(given, list | str):
         given = {"rules": given}
     if not isinstance(given, Mapping) or set(given) - {"name", "rules", "bands", "part"}:
-        raise InputError(
-            f"numbers, {column!r}: needs 'bands', a list of rules such as \">= 38 -> vital:fever\", or a mapping with "
-            "'name', 'rules', 'bands' and 'part'",
-            file=file,
-        )
+        needs = "'bands', a list of rules such as '>= 38 -> vital:fever', or a mapping with name, rules, bands and part"
+        raise InputError(f"numbers, {column!r}: needs {needs}", file=file)
     rules = given.get("rules") or []
     rules = [rules] if isinstance(rules, str) else rules
     name, bands, part = given.get("name", normal(column)), given.get("bands", False), given.get("part", 0)
@@ -70,19 +67,17 @@ def read_number(column: str, given: Any, normal: Callable[[str], str], file: obj
         raise InputError(f"numbers, {column!r}: needs a list of 'rules' or 'bands: true'; 'part' is 1 or 2", file=file)
     if not isinstance(name, str) or not name.strip() or ":" in name:
         raise InputError(f"numbers, {column!r}: 'name' must be a word without a colon", file=file)
-    return Number(column, name.strip(), tuple(_rule(column, rule, file) for rule in rules), bands, part)
+    return Number(column, name.strip(), tuple(read_rule(column, rule, file) for rule in rules), bands, part)
 
 
-def _rule(column: str, text: Any, file: object) -> Rule:
+def read_rule(column: str, text: Any, file: object, name: str | None = None) -> Rule:
+    """A rule as it is written; name: of its code."""
     match = _RULE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise InputError(
-            f'numbers, {column!r}: a rule is written ">= 38 -> vital:fever" (>=, >, <=, < or =, a number, ->, '
-            "a system and a label)",
-            file=file,
-        )
+        form = '">= 38 -> vital:fever" (>=, >, <=, < or =, a number, ->, a system and a label)'
+        raise InputError(f"numbers, {column!r}: a rule is written {form}", file=file)
     sign, limit, system, label = match.groups()
-    return Rule(sign, float(limit), Code(system, label))
+    return Rule(sign, float(limit), Code(system, label, name))
 
 
 def parse_number(cell: Any, part: int = 0) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from whatelse.errors import InputError
 from whatelse.sources.address import PathLike, hide_password, place
 from whatelse.sources.description import Description, describe
 from whatelse.sources.registry import find_source
-from whatelse.sources.report import OnError, Report
+from whatelse.sources.report import SEEN_BEFORE, OnError, Report, unread_cells
 from whatelse.visits import Visit
 
 
@@ -30,17 +29,11 @@ class VisitReader(Iterator[Visit]):
         self, visits: Iterator[Visit], report: Report, how: Description, files: Sequence[Path | str] = ()
     ) -> None:
         self._visits, self._report = visits, report
-        self.description = how.given
+        self.left_out, self.notes, self.description = report.left_out, report.notes, how.given
         places = [str(file.absolute()) if isinstance(file, Path) else hide_password(file) for file in files]
         labels = str(how.labels.absolute()) if how.labels else None
-        self.about: dict[str, Any] = (
-            {"source": how.given["source"], "files": places, "reading": dict(how.given), "labels": labels}
-            if files
-            else {}
-        )
-
-    def __iter__(self) -> VisitReader:
-        return self
+        about = {"source": how.given["source"], "files": places, "reading": dict(how.given), "labels": labels}
+        self.about: dict[str, Any] = about if files else {}
 
     def __next__(self) -> Visit:
         return next(self._visits)
@@ -49,14 +42,6 @@ class VisitReader(Iterator[Visit]):
         """The same visits; notes are kept and not said, for files that were read before."""
         self._report.quiet = True
         return self
-
-    @property
-    def left_out(self) -> Counter[str]:
-        return self._report.left_out
-
-    @property
-    def notes(self) -> list[str]:
-        return self._report.notes
 
 
 def read_visits(
@@ -90,10 +75,8 @@ def read_visits(
     Memory: one batch of rows and, with `once`, the ids seen.
     """
     given = columns if columns is None or isinstance(columns, Mapping) else Path(columns)
-    how = describe(
-        given, saved=like, source=source, delimiter=delimiter, encoding=encoding,
-        labels=None if labels is None else Path(labels), options=options,
-    )  # fmt: skip
+    where, folder = {"delimiter": delimiter, "encoding": encoding}, None if labels is None else Path(labels)
+    how = describe(given, saved=like, source=source, **where, labels=folder, options=options)
     kind = find_source(how)
     report = Report(on_error)
     if is_frame(paths):
@@ -130,15 +113,12 @@ def _once(
 ) -> Iterator[Visit]:
     """The visits whose id was not seen before; and at the end, how many cells of numbers were none."""
     for row, visit in rows:
-        if not once:
-            yield visit
+        if once and visit.id in seen:
+            report.leave_out("duplicate id", InputError(SEEN_BEFORE, file=file, row=row, column="id"))
             continue
-        if visit.id in seen:
-            problem = "this id was seen before; every visit needs an id of its own"
-            report.leave_out("duplicate id", InputError(problem, file=file, row=row, column="id"))
-            continue
-        seen.add(visit.id)
+        if once:
+            seen.add(visit.id)
         yield visit
     for column, count in report.unread.items():
-        report.note(f"{count:,} cells of column {column!r} are not numbers and count as unknown")
+        report.note(unread_cells(column, count))
     report.unread.clear()

@@ -1,4 +1,4 @@
-"""The sources. A source is one row of SOURCES: name, help, options, reader. To add a source, add a row.
+"""The sources. A source is one row of `registry.yaml`: name, help, options, reader.
 
 A reader is a function `read(place, report, description)`: place is a path, or the address of a server or database; it
 yields (row from 1, visit). Its module is imported when the source is used, because some libraries load slowly.
@@ -6,36 +6,31 @@ yields (row from 1, visit). Its module is imported when the source is used, beca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
+import yaml
+
 from whatelse.errors import InputError
+from whatelse.io.limits import LOADER
 from whatelse.sources.description import Description
 from whatelse.sources.report import Report
 from whatelse.visits import Visit
 
 Reader = Callable[[Any, Report, Description], Iterator[tuple[int, Visit]]]
-CODINGS = {"codings": "a YAML file of the hospital's own codes"}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One kind of records.
-
-    name        as `read_visits` and the commands take it
-    reads       help text
-    reader      module and function, "module:function"
-    settings    what it takes of `read_visits`: columns, delimiter, encoding, labels
-    options     what else it takes (`--option NAME=VALUE`), with help texts
-    addresses   whether it also reads a server or database by its address
-    """
+    """One kind of records; `registry.yaml` explains the fields. name: as `read_visits` and the commands take it."""
 
     name: str
     reads: str
     reader: str
-    settings: tuple[str, ...] = ()
+    settings: Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     addresses: bool = False
 
@@ -46,41 +41,8 @@ class Source:
         return found
 
 
-_ALL = (
-    Source(
-        "table",
-        "CSV, TSV, JSON Lines or Parquet, compressed or not",
-        "tables:read_table",
-        settings=("columns", "delimiter", "encoding"),
-    ),
-    Source("mimic-ed", "the folder of MIMIC-IV-ED as downloaded", "mimic_ed:read_mimic_ed"),
-    Source(
-        "nhamcs",
-        "the zips of the NHAMCS emergency department files as distributed",
-        "nhamcs:read_nhamcs",
-        settings=("labels",),
-    ),
-    Source(
-        "fhir",
-        "FHIR R4 Bundles, NDJSON, folders of them, or a server's address",
-        "fhir:read_fhir",
-        options={
-            **CODINGS,
-            "patients": "server: a file with one patient id a line; without it, encounters are searched by date",
-            "since": "server: the first day of arrival, as 2026-01-31",
-            "until": "server: the last day of arrival",
-        },
-        addresses=True,
-    ),
-    Source(
-        "omop",
-        "OMOP CDM tables in a folder, or a database's address",
-        "omop.visits:read_omop",
-        options={**CODINGS, "cdm_schema": "the schema of the CDM tables"},
-        addresses=True,
-    ),
-)
-SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
+_ROWS = yaml.load((files("whatelse.sources") / "registry.yaml").read_text("utf-8"), Loader=LOADER)
+SOURCES: dict[str, Source] = {name: Source(name, **row) for name, row in _ROWS.items()}
 
 
 def find_source(how: Description) -> Source:
@@ -93,7 +55,6 @@ def find_source(how: Description) -> Source:
     extra += how.options
     if wrong := [name for name in extra if name not in (*source.settings, *source.options)]:
         takers = [s.name for s in SOURCES.values() if wrong[0] in (*s.settings, *s.options)]
-        raise InputError(
-            f"{wrong[0]} is for the source {' or '.join(takers) or 'none'}; the source {source.name!r} has its own"
-        )
+        owners = " or ".join(takers) or "none"
+        raise InputError(f"{wrong[0]} is for the source {owners}; the source {source.name!r} has its own")
     return source

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeVar, get_args
 
 from whatelse.errors import InputError
+from whatelse.visits import Visit
 
+Row = TypeVar("Row")
 OnError = Literal["raise", "skip"]
+SEEN_BEFORE = "this id was seen before; every visit needs an id of its own"
 _log = logging.getLogger("whatelse")
 
 
@@ -27,6 +31,11 @@ class BadValue(Exception):
         super().__init__(problem)
         self.problem, self.column = problem, column
         self.kind = problem.split(";")[0]
+
+
+def unread_cells(column: str, count: int) -> str:
+    """A note about cells of a column of numbers."""
+    return f"{count:,} cells of column {column!r} are not numbers and count as unknown"
 
 
 class Report:
@@ -51,6 +60,18 @@ class Report:
     def leave_out_row(self, bad: BadValue, file: object, row: int) -> None:
         """`leave_out` a row of a file that cannot be used."""
         self.leave_out(bad.kind, InputError(bad.problem, file=file, row=row, column=bad.column))
+
+    def usable(
+        self, rows: Iterable[tuple[int, Row]], make: Callable[[Row, int], Visit], file: object
+    ) -> Iterator[tuple[int, Visit]]:
+        """(row, visit) of the rows (row, its cells) that can be used; the others are left out."""
+        for row, cells in rows:
+            try:
+                visit = make(cells, row)
+            except BadValue as bad:
+                self.leave_out_row(bad, file, row)
+                continue
+            yield row, visit
 
     def note(self, text: str) -> None:
         """Log, once, that something optional is missing."""

@@ -32,6 +32,7 @@ DELIMITERS = ",;\t|"
 LONGEST = 64 << 20  # characters in a cell; a quote that is never closed would otherwise eat the whole file
 BATCH = 2_000
 FRAME = "the data frame"
+DAMAGED = "cannot be read as a Parquet file: damaged or cut short; save it again"
 SUFFIXES: dict[str, Literal["csv", "jsonl", "parquet"]] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
@@ -228,7 +229,7 @@ def _read_parquet(path: Path, report: Report, columns: ColumnMap) -> Iterator[tu
             batches = _growing(path, size, file.iter_batches(BATCH, columns=use))
             yield from read_arrow(use, batches, report, columns, path)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
-        raise InputError("cannot be read as a Parquet file: damaged or cut short; save it again", file=path) from None
+        raise InputError(DAMAGED, file=path) from None
 
 
 def _growing(path: Path, size: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -265,14 +266,8 @@ def read_arrow(
         for start in range(0, whole.num_rows, BATCH):
             batch = whole.slice(start, BATCH)
             values = [_python_values(batch.column(batch.schema.get_field_index(header[p]))) for p in use]
-            for cells in zip(*values, strict=True) if use else itertools.repeat((), batch.num_rows):
-                row = next(numbers)
-                try:
-                    visit = make(cells, row)
-                except BadValue as bad:
-                    report.leave_out_row(bad, file, row)
-                    continue
-                yield row, visit
+            cells = zip(*values, strict=True) if use else itertools.repeat((), batch.num_rows)
+            yield from report.usable(((next(numbers), row) for row in cells), make, file)
 
 
 def _python_values(column: pa.Array) -> list[Any]:
@@ -308,10 +303,8 @@ def to_arrow(frame: Any) -> pa.Table:
             table = from_dataframe(frame)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         # Arrow names the column and, for mixed types, the type, but may quote a value: say neither
-        raise InputError(
-            "cannot be read as an Arrow table: a column holds values of several types; make each column one type "
-            "(text columns: frame[column].astype('string'))",
-            file=FRAME,
-        ) from None
+        problem = "cannot be read as an Arrow table: a column holds values of several types"
+        advice = "make each column one type (text columns: frame[column].astype('string'))"
+        raise InputError(f"{problem}; {advice}", file=FRAME) from None
     unnamed = [name for name in table.schema.names if name.startswith("__index_level_")]
     return table.drop_columns(unnamed) if unnamed else table

@@ -12,7 +12,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,12 @@ from whatelse.io.limits import check_growth, check_line, regular
 
 BLOCK = 1 << 20
 COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
-COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+    b"\x28\xb5\x2f\xfd": lambda path, mode: io.BufferedReader(pa.input_stream(str(path), compression="zstd")),
+}
 BINARY = {
     b"PK\x03\x04": "a zip or spreadsheet file: unpack it or save it as CSV",
     b"PAR1": "a Parquet file: name it .parquet",
@@ -37,6 +42,7 @@ BINARY = {
 CONTROL = bytes(b for b in range(32) if b not in b"\t\n\r\f\x1b")
 # The code pages that spreadsheets save. Single-byte code pages that no spreadsheet writes fit any text, and mislead.
 CODE_PAGES = [f"cp125{k}" for k in range(8)] + ["cp949", "cp932", "gb18030", "big5"]
+NOT_WESTERN = b"\x81\x8d\x8f\x90\x9d"  # bytes that Windows-1252 does not have
 SAMPLE = 1 << 16  # bytes of lines beyond ASCII from which an encoding is guessed
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowException)
 
@@ -71,16 +77,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     regular(path)
     with path.open("rb") as stream:
         start = stream.read(8)
-    kind = next((name for magic, name in COMPRESSED.items() if start.startswith(magic)), None)
-    if kind == "gzip":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if kind == "bz2":
-        return cast(IO[bytes], bz2.open(path, "rb"))
-    if kind == "xz":
-        return cast(IO[bytes], lzma.open(path, "rb"))
-    if kind == "zstd":
-        return cast(IO[bytes], io.BufferedReader(pa.input_stream(str(path), compression="zstd")))
-    return path.open("rb")
+    opened = next((of for magic, of in COMPRESSED.items() if start.startswith(magic)), open)
+    return cast(IO[bytes], opened(path, "rb"))
 
 
 def open_text(path: Path, text: Text, newline: str) -> io.TextIOWrapper:
@@ -134,7 +132,7 @@ def _guess_code_page(sample: bytes) -> str | None:
     A few lines with bytes that Windows-1252 does not have are damage, and no sign of another code page.
     """
     lines = sample.split(b"\n")
-    whole = [line for line in lines if _decodes(line)]
+    whole = [line for line in lines if not any(byte in line for byte in NOT_WESTERN)]
     if len(whole) > 0.95 * len(lines):
         sample = b"\n".join(whole)
     found = from_bytes(sample, cp_isolation=CODE_PAGES)
@@ -143,14 +141,6 @@ def _guess_code_page(sample: bytes) -> str | None:
         return None
     western = [match for match in found if "cp1252" in match.could_be_from_charset and match.chaos <= best.chaos]
     return "cp1252" if any(match.coherence >= best.coherence - 0.05 for match in western) else best.encoding
-
-
-def _decodes(line: bytes) -> bool:
-    try:
-        line.decode("cp1252")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def spoiled(text: str) -> str | None:

@@ -5,29 +5,22 @@ A value that was not measured gives no code, like a normal value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from operator import eq
+from importlib.resources import files
 
+import yaml
+
+from whatelse.sources.numbers import Rule, read_rule
 from whatelse.visits import Code
 
 AMBULANCE = Code("arrival", "ambulance", "ambulance")
 INJURY = Code("visit", "injury", "injury")
 ADMITTED = Code("disposition", "admitted", "admitted")
 
-# measurement, whether a value is out of range, code. 100.4 is no binary fraction: 38 C and 1004 tenths must reach it.
-RULES: tuple[tuple[str, Callable[[float], bool], Code], ...] = (
-    ("temperature", lambda v: v > 100.399, Code("vital", "temperature-high", "temperature >= 100.4 F")),
-    ("pulse", lambda v: v > 100, Code("vital", "pulse-high", "pulse > 100")),
-    ("pulse", lambda v: v < 60, Code("vital", "pulse-low", "pulse < 60")),
-    ("respirations", lambda v: v > 22, Code("vital", "respirations-high", "respirations > 22")),
-    ("systolic", lambda v: v < 90, Code("vital", "systolic-low", "systolic < 90")),
-    ("systolic", lambda v: v > 180, Code("vital", "systolic-high", "systolic > 180")),
-    ("saturation", lambda v: v < 93, Code("vital", "saturation-low", "saturation < 93")),
-    *(("triage", partial(eq, k), Code("triage", str(k), f"level {k}")) for k in range(1, 6)),
-    ("pain", lambda v: v >= 8, Code("pain", "high", "8 or more")),
-    ("pain", lambda v: v == 0, Code("pain", "none", "none")),
-)
+_RULES = yaml.safe_load((files("whatelse.sources") / "vitals.yaml").read_text("utf-8"))
+RULES: dict[str, list[Rule]] = {  # by measurement, each with the code of values that are out of range
+    measured: [read_rule(measured, text, "vitals.yaml", name) for text, name in rules]
+    for measured, rules in _RULES.items()
+}
 
 
 def fahrenheit(value: float | None) -> float | None:
@@ -44,4 +37,5 @@ def fahrenheit(value: float | None) -> float | None:
 def vital_codes(**measured: float | None) -> list[Code]:
     """The codes of the values that are out of range, by the names of RULES. None is "not measured"."""
     measured["temperature"] = fahrenheit(measured.get("temperature"))
-    return [code for name, holds, code in RULES if (value := measured.get(name)) is not None and holds(value)]
+    known = ((rules, value) for name, rules in RULES.items() if (value := measured.get(name)) is not None)
+    return [rule.code for rules, value in known for rule in rules if rule.holds(value)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from whatelse.cohort.counting import Collector, Labels
 from whatelse.cohort.findings import Finder
 from whatelse.cohort.folder import columns_of
 from whatelse.errors import CohortError, InputError
+from whatelse.sources.report import SEEN_BEFORE, Report, unread_cells
 from whatelse.spark.chunks import ARRAYS, SCHEMA, Place, collect, thaw
 from whatelse.spark.dataset import COLUMNS, PARQUET, SparkCohort, save
 from whatelse.spark.mapping import mapped
@@ -48,14 +48,6 @@ ORDERED = (*COLUMNS, "file", "at")
 Told = Callable[[str, int, int], None]
 
 
-@dataclass
-class Left:
-    """Rows left out by kind of problem, and notes on what the files lack."""
-
-    rows: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-
-
 def build_cohort(
     visits: SparkVisits | DataFrame,
     anchors: AnchorSet | None = None,
@@ -65,7 +57,7 @@ def build_cohort(
     like: Cohort | SparkCohort | Vocabulary | None = None,
     about: Mapping[str, Any] | None = None,
     columns: str | Path | Mapping[str, Any] | None = None,
-    left: Left | None = None,
+    left: Report | None = None,
     told: Told | None = None,
     lexicon: str | Path | Lexicon = "default",
     **choice: Any,
@@ -74,7 +66,7 @@ def build_cohort(
 
     visits   a DataFrame, or what `whatelse.spark.read_visits` made of one
     out      a folder that driver and workers see under the same path
-    left     is told what was left out
+    left     is told what was left out, and what the files lack
     choice   which findings there are: see `cohort.build.Choice`
     """
     chosen = Choice(**choice)
@@ -83,7 +75,7 @@ def build_cohort(
         visits = read_visits(visits, columns, like=known.source if known is not None else None)
     tell = told or (lambda what, done, total: None)
     finder = Finder(anchors or AnchorSet.shipped(), rules, load_lexicon(lexicon)) if known is None else known._finder
-    with _Work(visits, finder, left or Left(), tell) as work:
+    with _Work(visits, finder, left or Report(), tell) as work:
         if known is None:
             known = work.vocabulary(chosen)
         return work.save(known, Path(out), about)
@@ -92,7 +84,7 @@ def build_cohort(
 class _Work:
     """The chunks of one build, in Spark's storage until the block ends."""
 
-    def __init__(self, visits: SparkVisits, finder: Finder, left: Left, tell: Told) -> None:
+    def __init__(self, visits: SparkVisits, finder: Finder, left: Report, tell: Told) -> None:
         self.visits, self.finder, self.left, self.tell = visits, finder, left, tell
         self.spark = visits.df.sparkSession
 
@@ -102,7 +94,7 @@ class _Work:
         self._read()
         if twice := self._twice():
             self.chunks.unpersist()
-            self.left.rows["duplicate id"] = 0
+            self.left.left_out["duplicate id"] = 0
             self.chunks = self._collected(twice)
             self._read()
         return self
@@ -112,16 +104,14 @@ class _Work:
 
     def _collected(self, first_of: Mapping[str, Place]) -> DataFrame:
         """The chunks, not yet made."""
-        from pyspark import StorageLevel, TaskContext
+        from pyspark import StorageLevel
         from pyspark.sql.pandas.types import from_arrow_schema
 
         given = self.spark.sparkContext.broadcast((self.visits.how, self.visits.on_error, self.finder, first_of))
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             how, on_error, finder, first = given.value
-            context = TaskContext.get()
-            stream = Stream(how, on_error, context.partitionId() if context else 0)
-            yield from collect(stream, batches, finder, first)
+            yield from collect(Stream(how, on_error), batches, finder, first)
 
         schema = from_arrow_schema(SCHEMA)
         return mapped(self.visits.df, work, schema).persist(StorageLevel.DISK_ONLY)
@@ -130,25 +120,19 @@ class _Work:
         """Make the chunks; raise for the first row that cannot be used, note what was left out, number the visits."""
         with rows_at_once(self.spark, ROWS):
             found = self.chunks.select(*TOLD).collect()
-        order = {name: k for k, name in enumerate(self.visits.files)}
-
-        def key(file: str) -> tuple[int, str]:
-            return order.get(file, len(order)), file
-
+        key = self._place
         problems = [json.loads(row.problem) for row in found if row.problem]
         if problems:
             first = min(problems, key=lambda p: (*key(p["file"]), p["row"]))
             error = InputError if first["kind"] == "InputError" else CohortError
             raise error(first["text"])
-        self.left.rows.clear()
+        self.left.left_out.clear()
         unread: Counter[str] = Counter()
         for row in found:
             said = json.loads(row.report)
-            self.left.rows.update(said["left_out"])
+            self.left.left_out.update(said["left_out"])
             unread.update(said["unread"])
-        notes = [
-            f"{count:,} cells of column {name!r} are not numbers and count as unknown" for name, count in unread.items()
-        ]
+        notes = [unread_cells(name, count) for name, count in unread.items()]
         self.left.notes += [note for note in notes if note not in self.left.notes]
         self.words = sum(row.n_words for row in found)
         labels = Labels(self.finder.anchors)
@@ -168,6 +152,11 @@ class _Work:
             at += size
         self.rank = {file: k for k, (_, file) in enumerate(sorted({key(row.file) for row in found}))}
 
+    def _place(self, file: str) -> tuple[int, str]:
+        """What files are sorted by: those of `SparkVisits.files` in their order, then others by name."""
+        files = self.visits.files
+        return files.index(file) if file in files else len(files), file
+
     def _twice(self) -> dict[str, Place]:
         """Ids that several visits have -> the first of these; InputError unless such rows are skipped."""
         from pyspark.sql import functions as F
@@ -178,13 +167,11 @@ class _Work:
         where = each.join(many, "id").limit(TWICE + 1).collect() if not many.isEmpty() else []
         if len(where) > TWICE:
             raise InputError(f"more than {TWICE:,} rows have an id that another row has: take them out first")
-        order = {name: k for k, name in enumerate(self.visits.files)}
-        where.sort(key=lambda r: (order.get(r.file, len(order)), r.file, r.row))
+        where.sort(key=lambda r: (self._place(r.file), r.row))
         first: dict[str, Place] = {}
         for row in where:
             if row.id in first and self.visits.on_error == "raise":
-                problem = "this id was seen before; every visit needs an id of its own"
-                raise InputError(problem, file=row.file, row=row.row, column="id")
+                raise InputError(SEEN_BEFORE, file=row.file, row=row.row, column="id")
             first.setdefault(row.id, (row.file, row.row))
         return first
 
@@ -201,7 +188,7 @@ class _Work:
         counted = self._counted(joined, bands).persist()
         anchors = [f"anchor:{name}" for name in self.finder.anchors.names]
         left = {row.name for row in self.chunks.select(F.explode("left").alias("name")).distinct().collect()}
-        some = counted.where(f"count >= {choice.fewest} and count <= {choice.max_share * self.count!r}")
+        some = counted.where(f"count >= {max(choice.min_visits, 1)} and count <= {choice.max_share * self.count!r}")
         chosen, most = list[tuple[str, int]](), 4 * (choice.max_terms or 2**28)
         while True:  # far more are common than stay only where anchors are made of most words
             seen = [(r.name, r.fact, r["count"]) for r in some.orderBy(F.desc("count"), "name").limit(most).collect()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from whatelse.errors import CohortError
 from whatelse.io.files import write_folder
 from whatelse.noisyor.blocks import Arrays, fires
 from whatelse.spark.blocks import SparkBlocks
-from whatelse.spark.mapping import mapped
+from whatelse.spark.mapping import mapped, partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,9 +52,8 @@ class SparkCohort(HasVocabulary):
         place = Path(folder).absolute()
         header = read_header(place)
         if header["version"] != DATASET:
-            raise CohortError(
-                f"{place} was built by the local engine: fit it without --engine spark, or build it with it"
-            )
+            problem = f"{place} was built by the local engine"
+            raise CohortError(f"{problem}: fit it without --engine spark, or build it with it")
         df = spark.read.schema(PARQUET).parquet((place / "visits.parquet").as_uri())
         vocabulary = Vocabulary.from_json(header["vocabulary"])
         return cls(df, vocabulary, int(header["visits"]), place, header.get("about", {}))
@@ -96,7 +96,7 @@ class SparkCohort(HasVocabulary):
         return self._tally.whole == len(self)
 
     def labelled_part(self) -> tuple[NDArray[np.intp], Cohort]:
-        """The numbers of the visits of which something is known, and these visits; MOST_LABELLED at most, at random."""
+        """Row numbers of the visits with a label, and these visits; at most MOST_LABELLED, at random."""
         rows = np.sort(self.df.where("conditions is not null").select("row").toArrow().column("row").to_numpy())
         if rows.size > MOST_LABELLED:
             rows = np.sort(np.random.default_rng(0).choice(rows, MOST_LABELLED, replace=False))
@@ -148,18 +148,13 @@ def save(
 
 def _numbered(rows: DataFrame) -> DataFrame:
     """Rows that are in order, with their numbers."""
-    from pyspark import TaskContext
     from pyspark.sql import functions as F
 
-    sizes = {r.p: r.n for r in rows.groupBy(F.spark_partition_id().alias("p")).agg(F.count("*").alias("n")).collect()}
-    starts, at = dict[int, int](), 0
-    for partition in sorted(sizes):
-        starts[partition] = at
-        at += sizes[partition]
+    sizes = rows.groupBy(F.spark_partition_id().alias("p")).agg(F.count("*").alias("n")).orderBy("p").collect()
+    starts = {row.p: end - row.n for row, end in zip(sizes, accumulate(row.n for row in sizes), strict=True)}
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        number = starts.get(context.partitionId() if context else 0, 0)
+        number = starts.get(partition(), 0)
         for batch in batches:
             row = pa.array(np.arange(number, number + batch.num_rows), pa.int64())
             yield pa.record_batch([row, *batch.columns[1:]], names=batch.schema.names)

@@ -43,6 +43,14 @@ def guarded(work: Callable[[Given], Made]) -> Callable[[Given], Made]:
     return safe
 
 
+def partition() -> int:
+    """The number of the partition that this worker is at."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
+
+
 @contextmanager
 def _discreet() -> Iterator[None]:
     """Replace errors of libraries, whose messages may quote a value, by type and place."""

@@ -20,6 +20,7 @@ from whatelse.sources.columns import locate
 from whatelse.sources.description import Description, describe
 from whatelse.sources.report import OnError, Report
 from whatelse.sources.tables import FRAME, positions, read_arrow
+from whatelse.spark.mapping import partition
 from whatelse.visits import Visit
 
 if TYPE_CHECKING:
@@ -84,9 +85,8 @@ def parquet_files(paths: Iterable[Path]) -> list[str]:
     for path in paths:
         if not path.exists():
             raise InputError("no such file or folder", file=path)
-        inside = (
-            sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_"))) if path.is_dir() else []
-        )
+        visible = (p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
+        inside = sorted(visible) if path.is_dir() else []
         if path.is_dir() and not inside:
             raise InputError("holds no .parquet file: Spark reads Parquet here, write it so first", file=path)
         if path.is_file() and path.suffix.lower() not in (".parquet", ".pq"):
@@ -98,25 +98,23 @@ def parquet_files(paths: Iterable[Path]) -> list[str]:
 class Stream:
     """The visits of one partition, in the worker: (file, row from 1, visit), and what was left out so far."""
 
-    def __init__(self, how: Description, on_error: OnError, partition: int) -> None:
-        self.how, self.report, self.partition = how, Report(on_error), partition
+    def __init__(self, how: Description, on_error: OnError) -> None:
+        self.how, self.report = how, Report(on_error)
 
     def visits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, int, Visit]]:
         """In order. InputError for a row that cannot be used, unless such rows are skipped."""
         count = 0
         for batch in batches:
             for file, rows, part in self._runs(batch, count):
-                names = part.schema.names
-                found = read_arrow(names, [part], self.report, self.how.columns, file, rows)
-                for row, visit in found:
-                    yield file, row, visit
+                found = read_arrow(part.schema.names, [part], self.report, self.how.columns, file, rows)
+                yield from ((file, row, visit) for row, visit in found)
             count += batch.num_rows
 
     def _runs(self, batch: pa.RecordBatch, count: int) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
         """(file, numbers of the rows, rows) for each file that rows of the batch come from."""
         if FILE not in batch.schema.names:
             counted = list(range(count + 1, count + batch.num_rows + 1))
-            yield f"{FRAME}, partition {self.partition}", counted, batch
+            yield f"{FRAME}, partition {partition()}", counted, batch
             return
         plain, rows = batch.drop_columns([FILE, ROW]), np.asarray(batch.column(ROW)) + 1
         files = batch.column(FILE).dictionary_encode()

@@ -34,7 +34,6 @@ def tag(
     The model is broadcast once; nothing runs before the DataFrame is used. A row that cannot be used ends the task
     with its file and row, or with on_error="skip" is not in the answer.
     """
-    from pyspark import TaskContext
     from pyspark.sql.pandas.types import from_arrow_schema
 
     tagger = model if isinstance(model, Tagger) else Tagger.load(model)
@@ -46,9 +45,7 @@ def tag(
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         how, wrong, tagger, asked = given.value
-        context = TaskContext.get()
-        stream = Stream(how, wrong, context.partitionId() if context else 0)
-        found = (visit for _, _, visit in stream.visits(batches))
+        found = (visit for _, _, visit in Stream(how, wrong).visits(batches))
         reader = BatchReader(tagger.vocabulary_)
         while some := list(islice(found, AT_ONCE)):
             yield answers(tagger, reader, some, asked)

@@ -5,10 +5,10 @@ store.record(Decision(...)).result()               # durable before it returns; 
 store.state("visit 7").confirmed
 """
 
-from whatelse.store.access import ROLES, Access, Person, Token
+from whatelse.store.access import ROLES, Access, Person
 from whatelse.store.audit import Event
 from whatelse.store.engine import StoreError
-from whatelse.store.history import Conflict, Decision, Entry, Recorded, Reused, State
+from whatelse.store.history import Conflict, Decision, Entry, Reused, State
 from whatelse.store.store import Store
 
 __all__ = [
@@ -19,10 +19,8 @@ __all__ = [
     "Entry",
     "Event",
     "Person",
-    "Recorded",
     "Reused",
     "State",
     "Store",
     "StoreError",
-    "Token",
 ]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -54,8 +55,6 @@ class Token:
 
 
 class Access:
-    """Tokens and sessions of one database."""
-
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
@@ -68,35 +67,22 @@ class Access:
         if not 0 < days <= 3660:
             raise StoreError("a token must expire: give it more than 0 and at most 3660 days")
         text, now = PREFIX + secrets.token_urlsafe(32), datetime.now(UTC)
-        row = {
-            "name": name.strip(),
-            "role": role,
-            "hash": _hash(text),
-            "created": now,
-            "expires": now + timedelta(days=days),
-        }
+        row = {"name": name.strip(), "role": role, "hash": _hash(text)}
         with writing(self._engine) as connection:
-            connection.execute(schema.token.insert().values(**row))
+            connection.execute(schema.token.insert().values(**row, created=now, expires=now + timedelta(days=days)))
         return text
 
     def list(self) -> list[Token]:
-        """All tokens, oldest first."""
         t = schema.token.c
         query = sa.select(t.id, t.name, t.role, t.created, t.expires, t.revoked).order_by(t.id)
         with reading(self._engine) as connection:
-            return [
-                Token(
-                    row.id, row.name, row.role, _utc(row.created), _utc(row.expires), row.revoked and _utc(row.revoked)
-                )
-                for row in connection.execute(query)
-            ]
+            return [Token(*row) for row in connection.execute(query)]
 
     def revoke(self, number: int) -> None:
         """End a token and the sessions that were opened with it."""
         t, s = schema.token, schema.session
         with writing(self._engine) as connection:
-            unknown = connection.execute(sa.select(t.c.id).where(t.c.id == number)).scalar() is None
-            if unknown:
+            if connection.execute(sa.select(t.c.id).where(t.c.id == number)).scalar() is None:
                 raise StoreError(f"there is no token {number}; 'whatelse token list' shows them")
             connection.execute(
                 t.update().where(t.c.id == number, t.c.revoked.is_(None)).values(revoked=datetime.now(UTC))
@@ -106,47 +92,34 @@ class Access:
     def by_token(self, text: str) -> Person | None:
         """Whose token this is; None if it is unknown, revoked or expired."""
         t = schema.token.c
-        query = sa.select(t.id, t.name, t.role, t.expires, t.revoked).where(t.hash == _hash(text))
-        with reading(self._engine) as connection:
-            row = connection.execute(query).first()
-        if row is None or row.revoked is not None or _utc(row.expires) <= datetime.now(UTC):
-            return None
-        return Person(row.name, row.role, _utc(row.expires), token=row.id)
-
-    def open_session(self, person: Person, hours: float) -> tuple[str, Person]:
-        """A new session's cookie and its person; it ends no later than the token it was opened with."""
-        now = datetime.now(UTC)
-        text, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        expires = min(now + timedelta(hours=hours), person.expires or datetime.max.replace(tzinfo=UTC))
-        s = schema.session
-        with writing(self._engine) as connection:
-            connection.execute(s.delete().where(s.c.expires <= now))
-            connection.execute(
-                s.insert().values(
-                    hash=_hash(text), csrf=csrf, name=person.name, role=person.role, token=person.token, expires=expires
-                )
-            )
-        return text, Person(person.name, person.role, expires, csrf, person.token)
+        own = (t.hash == _hash(text), t.revoked.is_(None))
+        return self._person(sa.select(t.name, t.role, t.expires, sa.null(), t.id).where(*own))
 
     def by_session(self, text: str) -> Person | None:
         """Whose session this is; None if it is over or its token was revoked."""
         s = schema.session.c
-        query = sa.select(s.name, s.role, s.expires, s.csrf, s.token).where(s.hash == _hash(text))
+        return self._person(sa.select(s.name, s.role, s.expires, s.csrf, s.token).where(s.hash == _hash(text)))
+
+    def _person(self, query: sa.Select[Any]) -> Person | None:
         with reading(self._engine) as connection:
             row = connection.execute(query).first()
-        if row is None or _utc(row.expires) <= datetime.now(UTC):
-            return None
-        return Person(row.name, row.role, _utc(row.expires), row.csrf, row.token)
+        return Person(*row) if row is not None and row.expires > datetime.now(UTC) else None
+
+    def open_session(self, person: Person, hours: float) -> tuple[str, Person]:
+        """A new session's cookie and its person; it ends no later than the token it was opened with."""
+        now, text = datetime.now(UTC), secrets.token_urlsafe(32)
+        expires = min(now + timedelta(hours=hours), person.expires or datetime.max.replace(tzinfo=UTC))
+        opened = replace(person, expires=expires, csrf=secrets.token_urlsafe(32))
+        columns = {name: getattr(opened, name) for name in ("csrf", "name", "role", "token", "expires")}
+        with writing(self._engine) as connection:
+            connection.execute(schema.session.delete().where(schema.session.c.expires <= now))
+            connection.execute(schema.session.insert().values(hash=_hash(text), **columns))
+        return text, opened
 
     def close_session(self, text: str) -> None:
-        """Sign out."""
         with writing(self._engine) as connection:
             connection.execute(schema.session.delete().where(schema.session.c.hash == _hash(text)))
 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _utc(time: datetime) -> datetime:
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

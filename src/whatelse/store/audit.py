@@ -61,8 +61,7 @@ def lines(engine: sa.Engine) -> Iterator[str]:
     """The audit as JSON lines, oldest first, with the chain: whoever keeps a copy can verify it without us."""
     for page in chain.pages(engine, _AUDIT):
         for row in page:
-            at = row.at if row.at.tzinfo else row.at.replace(tzinfo=UTC)
-            whole = {**row._mapping, "at": at.astimezone(UTC).isoformat(timespec="microseconds")}
+            whole = {**row._mapping, "at": row.at.isoformat(timespec="microseconds")}
             yield json.dumps(whole, sort_keys=True) + "\n"
 
 

@@ -6,8 +6,6 @@ has tools of its own for that (docs/serving.md); `verify` reads both.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import sqlite3
 import tempfile
@@ -20,16 +18,14 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from whatelse.io.files import write_whole
-from whatelse.model_file.signature import fingerprint, private_key, public_key, signed_by
+from whatelse.io.files import sync
+from whatelse.model_file.signature import read_signed, write_signed
 from whatelse.store import chain, schema
 from whatelse.store.audit import visit_key
-from whatelse.store.cross_check import cross_check
+from whatelse.store.chain import cross_check
 from whatelse.store.engine import StoreError, reading
 
 FORMAT = "whatelse-head-1"
-FIELDS = ("format", "at", "decision", "audit", "key")
-LONGEST = 10_000  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +101,19 @@ def _copy(source: Path, target: Path) -> Verified:
     try:
         place = f"{source.absolute().as_uri()}?mode=rw"  # a log that a crash has left is read too
         with closing(sqlite3.connect(place, uri=True, timeout=30)) as old, closing(sqlite3.connect(temporary)) as new:
-            old.backup(
-                new
-            )  # in one step: nobody waits for it in WAL mode; in several each commit would start it afresh
+            # in one step: nobody waits for it in WAL mode; in several each commit would start it afresh
+            old.backup(new)
             new.execute("PRAGMA journal_mode=DELETE")  # one file, nothing beside it
-        found = _verify_file(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.link(temporary, target)  # unlike a rename, fails if somebody made the file meanwhile
-        folder = os.open(target.absolute().parent, os.O_RDONLY)
+        engine = sa.create_engine(f"sqlite:///{temporary}")
         try:
-            os.fsync(folder)
+            found = verify(engine)
         finally:
-            os.close(folder)
+            engine.dispose()
+        sync(temporary)
+        os.link(temporary, target)  # unlike a rename, fails if somebody made the file meanwhile
+        sync(target.absolute().parent)
+    except sa.exc.SQLAlchemyError as error:
+        raise StoreError(f"{source}: is not a database of whatelse ({type(error).__name__})") from None
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{target}: the copy failed ({error}); nothing was written") from None
     finally:
@@ -125,51 +121,16 @@ def _copy(source: Path, target: Path) -> Verified:
     return found
 
 
-def _verify_file(path: Path) -> Verified:
-    engine = sa.create_engine(f"sqlite:///{path}")
-    try:
-        return verify(engine)
-    except sa.exc.SQLAlchemyError as error:
-        raise StoreError(f"{path.name}: is not a database of whatelse ({type(error).__name__})") from None
-    finally:
-        engine.dispose()
-
-
 # ---- a signed head, kept elsewhere, shows that history and audit were cut off or written anew, both together too
 
 
-def sign_head(engine: sa.Engine, key: Path, out: Path) -> dict[str, str]:
+def sign_head(engine: sa.Engine, key: Path, out: Path) -> None:
     """Verify both chains, and write their heads with a signature to `out`."""
-    secret = private_key(key)
-    said = {
-        "format": FORMAT,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "decision": str(chain.verify(engine, schema.decision)),
-        "audit": str(chain.verify(engine, schema.audit)),
-        "key": fingerprint(secret.public_key()),
-    }
-    said["signature"] = base64.b64encode(secret.sign(_message(said))).decode()
-    write_whole(out, (json.dumps(said, indent=1) + "\n").encode())
-    return said
+    heads = {table.name: str(chain.verify(engine, table)) for table in (schema.decision, schema.audit)}
+    write_signed(out, {"format": FORMAT, "at": datetime.now(UTC).isoformat(timespec="seconds"), **heads}, key)
 
 
 def read_head(file: Path, trusted: Sequence[Path]) -> tuple[chain.Head, chain.Head]:
-    """The heads of decisions and audit of a signed head; StoreError unless a trusted key has signed them."""
-    keys = {fingerprint(key): key for key in map(public_key, trusted)}
-    try:
-        with file.open("rb") as stream:
-            said = json.loads(stream.read(LONGEST))
-        valid = signed_by(keys[said["key"]], said["signature"], _message(said))
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read ({error.strerror})") from None
-    except KeyError:
-        raise StoreError(f"{file}: no trusted key has signed this head; make one with 'store verify --sign'") from None
-    except (ValueError, TypeError, RecursionError):
-        valid = False
-    if not valid:
-        raise StoreError(f"{file}: the signature is not valid")
+    """The heads of decisions and audit of a signed head; SignatureError unless a trusted key has signed them."""
+    said = read_signed(file, ("format", "at", "decision", "audit"), FORMAT, trusted)
     return chain.Head.parse(said["decision"]), chain.Head.parse(said["audit"])
-
-
-def _message(said: dict[str, str]) -> bytes:
-    return "\0".join(said[name] for name in FIELDS).encode()

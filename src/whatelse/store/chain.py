@@ -9,10 +9,12 @@ head that was noted elsewhere ('whatelse store verify' prints it) shows that too
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,7 +25,8 @@ from whatelse.store.engine import StoreError, reading
 FIRST = "0" * 64  # what the first line follows
 PAGE = 5_000
 RETENTION = "retention"  # the event of an audit line that says how many old ones were removed
-_KEEP = "a line there was changed, moved, added or taken out. Keep the database as it is and compare it with a backup"
+_KEEP = "Keep the database as it is and compare it with a backup"
+_BROKEN = f"a line there was changed, moved, added or taken out. {_KEEP}"
 _HEADS = schema.chain_head
 CARD = [c.name for c in schema.cds_card.columns if c.name not in ("outcome", "reason")]  # what a card's digest is about
 LOOK = [c.name for c in schema.cds_look.columns if c.name != "id"]
@@ -50,22 +53,9 @@ class Head:
 
 def link(previous: str, content: Sequence[Any]) -> str:
     """The hash of a line with this content after the line with the hash `previous`."""
-    text = json.dumps([_plain(value) for value in content], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    plain = [v.isoformat(timespec="microseconds") if isinstance(v, datetime) else v for v in content]
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
-
-
-def _follows(previous: str, content: Sequence[Any], found: str) -> bool:
-    try:
-        return link(previous, content) == found
-    except (ValueError, TypeError):  # NaN, or bytes where text was
-        return False
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):  # SQLite gives times back without their zone; what was put in is UTC
-        whole = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return whole.isoformat(timespec="microseconds")
-    return value
 
 
 def content_columns(table: sa.Table) -> list[sa.Column[Any]]:
@@ -108,7 +98,7 @@ def pages(engine: sa.Engine, table: sa.Table) -> Iterator[Sequence[Any]]:
                 rows = connection.execute(query).all()
         except (ValueError, TypeError):  # one line cannot be read: find out which
             if size == 1:
-                raise StoreError(f"{table.name}: the line after line {after or 0} cannot be read: {_KEEP}") from None
+                raise StoreError(f"{table.name}: the line after line {after or 0} cannot be read: {_BROKEN}") from None
             size = 1
             continue
         if not rows:
@@ -145,8 +135,12 @@ def _walk(engine: sa.Engine, table: sa.Table, kept: Any, expect: Head | None) ->
     head_met, told = kept.lines == lines and kept.hash == previous, 0
     for page in pages(engine, table):
         for row in page:
-            if not _follows(previous, [getattr(row, name) for name in names], row.chain):
-                raise StoreError(f"{table.name}: line {row.id} does not follow line {last}: {_KEEP}")
+            try:
+                expected = link(previous, [getattr(row, name) for name in names])
+            except (ValueError, TypeError):  # NaN, or bytes where text was
+                expected = None
+            if row.chain != expected:
+                raise StoreError(f"{table.name}: line {row.id} does not follow line {last}: {_BROKEN}")
             previous, last, lines = row.chain, row.id, lines + 1
             if table is schema.audit and row.event == RETENTION:
                 told = row.detail.get("in_all", kept.removed_lines)  # lines of older versions do not say it
@@ -166,3 +160,81 @@ def _walk(engine: sa.Engine, table: sa.Table, kept: Any, expect: Head | None) ->
         why = "its lines are past the retention time" if removed else "the chain is not the one that it was taken from"
         raise StoreError(f"{table.name}: the head {expect} was not met: {why}")
     return Head(lines, previous)
+
+
+CARDS_WRITTEN = "cards written"  # event, of the commit that wrote them: digests of cards and looks, outcomes
+CARDS_REMOVED = "cards removed"  # event: cards before `detail.before` are past their retention time
+LATER = timedelta(minutes=1)  # that a card may be written after it was made
+EPOCH, NEVER = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def digest(row: Any, names: list[str]) -> str:
+    """A digest of a card or look as it was made, for the audit: one that was changed later does not fit it."""
+    return link("", [getattr(row, name) for name in names])
+
+
+def cross_check(engine: sa.Engine, key_of: Callable[[str], str]) -> None:
+    """StoreError if the audit tells of a decision or a card that is missing or different.
+
+    A chain alone does not show that its newest lines were cut off together with its head. The audit is a chain of its
+    own and names, for each decision, the version that the visit reached, for each card its digest and outcome, and for
+    each look its digest. A decision is durable before the audit tells of it; cards and looks are written by the same
+    commit.
+
+    key_of: visit id -> the key that the audit names it by. Cost: audit, cards and decisions are read once.
+    """
+    try:
+        _compare(engine, key_of)
+    except StoreError:
+        time.sleep(1.0)  # a server may be writing: what was told first may be there now
+        _compare(engine, key_of)
+
+
+def _compare(engine: sa.Engine, key_of: Callable[[str], str]) -> None:
+    versions: dict[str, int] = {}  # of visits, by key; like the next three, as the audit tells
+    made: dict[str, tuple[str, datetime]] = {}  # digest and time of each card
+    outcomes: dict[str, str] = {}
+    looked: dict[str, datetime] = {}  # time of each look
+    removed_before, first, last = EPOCH, NEVER, EPOCH  # first line about cards, newest line
+    for row in itertools.chain.from_iterable(pages(engine, schema.audit)):
+        detail, at = row.detail, row.at
+        last = max(last, at)
+        reached = dict(detail.get("versions", {}))
+        if row.visit is not None and isinstance(detail.get("version"), int):
+            reached[row.visit] = detail["version"]
+        for key, version in reached.items():
+            versions[key] = max(version, versions.get(key, 0))
+        if row.event == CARDS_WRITTEN:
+            made.update({uuid: (digest, at) for uuid, digest in detail["cards"].items()})
+            outcomes.update(detail["outcomes"])
+            looked.update(dict.fromkeys(detail.get("looks", ()), at))
+            first = min(first, at)
+        if row.event == CARDS_REMOVED:
+            removed_before = max(removed_before, datetime.fromisoformat(detail["before"]))
+    d = schema.decision.c
+    with reading(engine) as connection:
+        newest = connection.execute(sa.select(d.visit, sa.func.max(d.version)).group_by(d.visit)).all()
+        cards = {row.uuid: row for row in connection.execute(sa.select(schema.cds_card))}
+        looks = {digest(row, LOOK) for row in connection.execute(sa.select(schema.cds_look))}
+    there = {key_of(visit): version for visit, version in newest}
+    for key, version in versions.items():
+        if there.get(key, 0) < version:
+            raise StoreError(
+                f"decision: the audit tells of version {version} of a visit (key {key}) and the history ends at "
+                f"{there.get(key, 0)}: lines were cut off. {_KEEP}"
+            )
+    for uuid, (expected, at) in made.items():
+        row = cards.get(uuid)
+        if row is None:
+            if at >= removed_before + LATER:
+                raise StoreError(f"cds_card: card {uuid} of the audit is missing. {_KEEP}")
+        elif digest(row, CARD) != expected:
+            raise StoreError(f"cds_card: card {uuid} is not the one that the audit tells of: it was changed. {_KEEP}")
+        elif row.outcome != outcomes.get(uuid):
+            raise StoreError(f"cds_card: the outcome of card {uuid} is not the one that the audit tells of. {_KEEP}")
+    for uuid, row in cards.items():
+        if uuid not in made and first + LATER < row.at < last - LATER:
+            raise StoreError(f"cds_card: the audit does not tell of card {uuid}: it was added. {_KEEP}")
+    for one, at in looked.items():
+        if one not in looks and at >= removed_before + LATER:
+            raise StoreError(f"cds_look: a look of {at:%Y-%m-%d %H:%M} was changed or is missing. {_KEEP}")

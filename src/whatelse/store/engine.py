@@ -1,15 +1,13 @@
 """Opens a database (SQLite with commits flushed to disk, or PostgreSQL), migrates it, and begins its transactions.
 
-Also: a thread that writes what others queue, and the time before which lines are old enough to be removed.
+Also: the time before which lines are old enough to be removed.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import queue
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
@@ -144,26 +142,6 @@ def migrate(engine: sa.Engine) -> None:
                 f"the database was made by another version of whatelse ({type(error).__name__}); "
                 "serve it with that version or a newer one"
             ) from None
-
-
-class QueueWriter:
-    """Starts the thread that runs `_write`, which ends when it takes None from the queue. Threads may share it."""
-
-    def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._closed = False
-        self._writer = threading.Thread(target=self._write, name=name, daemon=True)
-        self._writer.start()
-
-    def _write(self) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Write what is waiting, and stop."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._writer.join()
 
 
 def cutoff(connection: sa.Connection, at: sa.Column[Any], days: float, now: datetime) -> datetime:

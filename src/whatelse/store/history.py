@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -91,11 +92,14 @@ class Reused(WhatelseError):
 LENGTHS = {"visit": 1_000, "subject": 1_000, "actor": 1_000, "model": 64, "request": 64}
 
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
+
+
 def check(wanted: Decision) -> None:
     """Reused unless every database can keep it: text without NUL or half a surrogate pair, of a sane length."""
     for name, most in LENGTHS.items():
         text = getattr(wanted, name)
-        if len(text) > most or "\0" in text or not _encodes(text):
+        if len(text) > most or _UNSTORABLE.search(text):
             raise Reused(
                 f"the decision's {name} cannot be stored: at most {most} characters, all of them valid Unicode"
             )
@@ -104,14 +108,6 @@ def check(wanted: Decision) -> None:
             raise ValueError
     except (TypeError, ValueError):
         raise Reused("what was shown cannot be stored: it is not plain JSON") from None
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def state_of(lines: Sequence[Line]) -> State:
@@ -134,11 +130,12 @@ def next_line(lines: Sequence[Line], wanted: Decision, now: datetime) -> Entry:
         raise Conflict(state_of(lines), lines[-1] if lines else None)
     kind, subject, verdict, undoes = str(wanted.kind), wanted.subject, str(wanted.verdict), None
     if kind == "undo":
-        last = _undoable(lines)
+        undone = {line.undoes for line in lines}
+        last = next((line for line in reversed(lines) if line.undoes is None and line.version not in undone), None)
+        if last is None:
+            raise Reused("there is nothing left to undo on this visit")
         kind, subject, undoes = last.kind, last.subject, last.version
-        before = [
-            line for line in lines if line.version < last.version and (line.kind, line.subject) == (kind, subject)
-        ]
+        before = [line for line in lines[: undoes - 1] if (line.kind, line.subject) == (kind, subject)]
         verdict = before[-1].verdict if before else "open"
     elif verdict not in VERDICTS[kind]:
         raise Reused(f"a {kind} can be {', '.join(VERDICTS[kind])}; not {verdict}")
@@ -150,25 +147,6 @@ def next_line(lines: Sequence[Line], wanted: Decision, now: datetime) -> Entry:
 
 def same_request(line: Entry, wanted: Decision) -> bool:
     """Whether `line` is what came of an earlier try of `wanted`."""
-    if (line.visit, line.actor) != (wanted.visit, wanted.actor):
-        return False
-    if wanted.kind == "undo":
-        return line.undoes is not None
-    return line.undoes is None and (line.kind, line.subject, line.verdict) == (
-        wanted.kind,
-        wanted.subject,
-        wanted.verdict,
-    )
-
-
-def _undoable(lines: Iterable[Line]) -> Line:
-    undone, stack = set(), []
-    for line in lines:
-        if line.undoes is None:
-            stack.append(line)
-        else:
-            undone.add(line.undoes)
-    for line in reversed(stack):
-        if line.version not in undone:
-            return line
-    raise Reused("there is nothing left to undo on this visit")
+    undo = wanted.kind == "undo"
+    same = (line.visit, line.actor, line.undoes is not None) == (wanted.visit, wanted.actor, undo)
+    return same and (undo or (line.kind, line.subject, line.verdict) == (wanted.kind, wanted.subject, wanted.verdict))

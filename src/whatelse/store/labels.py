@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from typing import IO, Any
@@ -34,27 +35,17 @@ BATCH = 10_000
 
 def labels(store: Store) -> Iterator[dict[str, Any]]:
     """One row per visit and tag that stands confirmed or rejected; streams, ordered by visit."""
-    for _, lines in groupby(store.tag_lines(), key=lambda line: line.visit):
-        yield from _of_visit(list(lines))
-
-
-def _of_visit(lines: list[Entry]) -> Iterator[dict[str, Any]]:
-    for condition in sorted({line.subject for line in lines}):
-        own = [line for line in lines if line.subject == condition]
-        last = own[-1]
-        if last.verdict != "open":
-            yield {
-                "visit": last.visit,
-                "condition": condition,
-                "label": int(last.verdict == "confirmed"),
-                "actor": last.actor,
-                "at": last.at,
-                "model": last.model,
-                "probability": last.shown.get("probability"),
-                "rank": last.shown.get("rank"),
-                "before": len(last.shown.get("confirmed", ())) + len(last.shown.get("rejected", ())),
-                "changes": len(own),
-            }
+    for visit, lines in groupby(store.tag_lines(), key=lambda line: line.visit):
+        changes, last = Counter[str](), dict[str, Entry]()
+        for line in lines:
+            changes[line.subject] += 1
+            last[line.subject] = line
+        for condition, line in sorted(last.items()):
+            if line.verdict != "open":
+                shown, label = line.shown, int(line.verdict == "confirmed")
+                before = len(shown.get("confirmed", ())) + len(shown.get("rejected", ()))
+                row = (visit, condition, label, line.actor, line.at, line.model, shown.get("probability"))
+                yield dict(zip(SCHEMA.names, (*row, shown.get("rank"), before, changes[condition]), strict=True))
 
 
 def to_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows by itself only if they are INTEGER
+
+
+class Time(sa.TypeDecorator[datetime]):
+    """A time in UTC. SQLite gives times back without their zone."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: datetime | None, _: Any) -> datetime | None:
+        return value if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
 
 # One line per decision, never changed and never removed: triggers of the database refuse it.
 decision = sa.Table(
@@ -19,7 +33,7 @@ decision = sa.Table(
     sa.Column("verdict", sa.String(10), nullable=False),  # confirmed, rejected, present, absent or open
     sa.Column("undoes", sa.Integer),  # the version that this line takes back
     sa.Column("actor", sa.Text, nullable=False),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("at", Time, nullable=False),
     sa.Column("model", sa.String(64), nullable=False),  # digest of the model that was serving
     sa.Column("shown", sa.JSON, nullable=False),  # what was on the screen: probability, rank, what was decided before
     sa.Column("request", sa.String(64), nullable=False, unique=True),  # a repeated request is answered, not repeated
@@ -32,7 +46,7 @@ audit = sa.Table(
     "audit",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("at", Time, nullable=False),
     sa.Column("event", sa.String(32), nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("address", sa.String(64), nullable=False),
@@ -59,15 +73,12 @@ served = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("digest", sa.String(64), nullable=False),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("at", Time, nullable=False),
 )
 
 # Written to find out whether the database can be written to.
 pulse = sa.Table(
-    "pulse",
-    metadata,
-    sa.Column("name", sa.String(16), primary_key=True),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    "pulse", metadata, sa.Column("name", sa.String(16), primary_key=True), sa.Column("at", Time, nullable=False)
 )
 
 token = sa.Table(
@@ -77,9 +88,9 @@ token = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("role", sa.String(10), nullable=False),
     sa.Column("hash", sa.String(64), nullable=False, unique=True),  # SHA-256 of 32 random bytes: nothing to guess
-    sa.Column("created", sa.DateTime(timezone=True), nullable=False),
-    sa.Column("expires", sa.DateTime(timezone=True), nullable=False),
-    sa.Column("revoked", sa.DateTime(timezone=True)),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("expires", Time, nullable=False),
+    sa.Column("revoked", Time),
 )
 
 session = sa.Table(
@@ -91,7 +102,7 @@ session = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("role", sa.String(10), nullable=False),
     sa.Column("token", _Id, sa.ForeignKey("token.id")),  # none if it was a token of an identity provider
-    sa.Column("expires", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("expires", Time, nullable=False),
 )
 
 secret = sa.Table(
@@ -117,7 +128,7 @@ cds_card = sa.Table(
     sa.Column("hook", sa.String(40), nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("shown", sa.Boolean, nullable=False),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("at", Time, nullable=False),
     sa.Column("outcome", sa.String(12)),
     sa.Column("reason", sa.Text),
 )
@@ -127,7 +138,7 @@ cds_look = sa.Table(
     "cds_look",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("at", sa.DateTime(timezone=True), nullable=False, index=True),
+    sa.Column("at", Time, nullable=False, index=True),
     sa.Column("visit", sa.Text, nullable=False),
     sa.Column("hook", sa.String(40), nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
@@ -149,5 +160,5 @@ launch = sa.Table(
     sa.Column("name", sa.String(64), primary_key=True),  # SHA-256 of the launch's state, or of the browser's cookie
     sa.Column("visit", sa.String(32), primary_key=True),  # key of the visit
     sa.Column("sealed", sa.Text, nullable=False),  # the rest, which only the browser's cookie opens
-    sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("until", Time, nullable=False),
 )

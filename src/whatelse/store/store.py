@@ -11,33 +11,24 @@ import logging
 import math
 import queue
 import secrets
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import starmap
 from typing import Any
 
 import sqlalchemy as sa
 
 from whatelse.errors import WhatelseError
-from whatelse.store import chain, schema
+from whatelse.store import chain, history, schema
 from whatelse.store.access import Access
 from whatelse.store.audit import Event
-from whatelse.store.engine import QueueWriter, StoreError, open_engine, reading, writing
-from whatelse.store.history import (
-    Decision,
-    Entry,
-    Line,
-    Recorded,
-    Reused,
-    State,
-    check,
-    next_line,
-    same_request,
-    state_of,
-)
+from whatelse.store.engine import StoreError, open_engine, reading, writing
+from whatelse.store.history import Decision, Entry, Line, Recorded, Reused, State
 
 log = logging.getLogger("whatelse.store")
 BATCH = 256  # decisions in one commit, at most
@@ -54,13 +45,13 @@ _BRIEF = _COLUMNS[: len(Line.__slots__)]  # what a state is made of, without tim
 
 @dataclass(slots=True, eq=False)
 class _Wanted:
-    """A decision that waits for its commit."""
+    """A decision that waits for its commit; None: only whether a commit succeeds is wanted."""
 
-    decision: Decision
-    future: Future[Recorded]
+    decision: Decision | None
+    future: Future[Any]
 
 
-class Store(QueueWriter):
+class Store:
     """Decisions in the database at `url`. Threads may share it; `close` it."""
 
     def __init__(self, url: str) -> None:
@@ -69,11 +60,18 @@ class Store(QueueWriter):
         self._events: list[Event] = []  # the writer's own: lines that no commit has taken yet
         self._waiting = 0  # audit lines asked for and not written
         self.committed = -math.inf  # when the last commit succeeded (time.monotonic), unless one has failed since
-        super().__init__("whatelse-writer")  # the queue has _Wanted, Event, Future[None]
+        self._queue: queue.SimpleQueue[_Wanted | Event | None] = queue.SimpleQueue()  # None ends the thread
+        self._closed = False
+        self._trying: Future[None] = Future()  # the last pulse
+        self._trying.set_result(None)
+        self._writer = threading.Thread(target=self._write, name="whatelse-writer", daemon=True)
+        self._writer.start()
 
     def close(self) -> None:
-        """Finish what was asked for and disconnect."""
-        super().close()
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._writer.join()
         self.engine.dispose()
 
     # ---- writing
@@ -84,7 +82,7 @@ class Store(QueueWriter):
             raise StoreError("the store is closed")
         future: Future[Recorded] = Future()
         try:
-            check(decision)
+            history.check(decision)
         except Reused as refused:
             future.set_exception(refused)
         else:
@@ -104,66 +102,59 @@ class Store(QueueWriter):
         return self._closed or self._waiting >= BACKLOG
 
     def pulse(self) -> Future[None]:
-        """Try a commit; StoreError in the future if the database, its disk or the writer fails."""
-        future: Future[None] = Future()
-        if self._closed or not self._writer.is_alive():
-            future.set_exception(StoreError("the writer has stopped"))
-        else:
-            self._queue.put(future)
-        return future
+        """Try a commit, one at a time; StoreError in the future if the database, its disk or the writer fails."""
+        if self._trying.done():
+            self._trying = Future()
+            if self._closed or not self._writer.is_alive():
+                self._trying.set_exception(StoreError("the writer has stopped"))
+            else:
+                self._queue.put(_Wanted(None, self._trying))
+        return self._trying
 
     def _write(self) -> None:
         last = False
         while not last:
-            batch, pulses, last = self._gather()
+            batch, last = self._gather()
             batch = [item for item in batch if item.future.set_running_or_notify_cancel()]
-            pulses = [pulse for pulse in pulses if pulse.set_running_or_notify_cancel()]
             events, self._events = self._events, []
-            if batch or pulses or events:
-                self._commit(batch, pulses, events)
+            if batch or events:
+                self._commit(batch, events)
 
-    def _gather(self) -> tuple[list[_Wanted], list[Future[None]], bool]:
+    def _gather(self) -> tuple[list[_Wanted], bool]:
         """What there is to write. Waits for the first, and a little longer if it is only for the audit."""
         batch: list[_Wanted] = []
-        pulses: list[Future[None]] = []
         until = time.monotonic() + RETRY if self._events else None  # left over: the database was away
         seen = 0
         while len(batch) < BATCH and seen < 4 * BATCH:
+            patience = None if until is None else max(0.0, until - time.monotonic())
             try:
-                if batch or pulses:
-                    item = self._queue.get_nowait()
-                else:
-                    item = self._queue.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+                item = self._queue.get(block=not batch, timeout=patience)
             except queue.Empty:
                 break
             seen += 1
             if item is None:
-                return batch, pulses, True
+                return batch, True
             if isinstance(item, Event):
                 self._events.append(item)
                 until = min(until or math.inf, time.monotonic() + GATHER)
-            elif isinstance(item, _Wanted):
-                batch.append(item)
             else:
-                pulses.append(item)
-        return batch, pulses, False
+                batch.append(item)
+        return batch, False
 
-    def _commit(self, batch: list[_Wanted], pulses: list[Future[None]], events: list[Event]) -> None:
+    def _commit(self, batch: list[_Wanted], events: list[Event]) -> None:
         try:
-            outcomes = self._insist([item.decision for item in batch], events, bool(pulses))
+            outcomes = self._insist([item.decision for item in batch], events)
         except Exception as error:  # whatever it is, nobody is told that their decision was kept
             away = _is_away(error)
             if not away and len(batch) + len(events) > 1:  # one of them cannot be stored: it is to fail alone
                 b, e = (len(batch), 0) if batch and events else (len(batch) // 2, len(events) // 2)
-                self._commit(batch[:b], pulses, events[:e])
-                self._commit(batch[b:], [], events[e:])
+                self._commit(batch[:b], events[:e])
+                self._commit(batch[b:], events[e:])
                 return
             self.committed = -math.inf
             failed = StoreError(f"the database did not take the decision ({type(error).__name__})")
             for item in batch:
                 item.future.set_exception(failed)
-            for pulse in pulses:
-                pulse.set_exception(failed)
             if away and not self._closed:
                 self._events += events
             elif events:
@@ -177,72 +168,67 @@ class Store(QueueWriter):
                 item.future.set_exception(outcome)
             else:
                 item.future.set_result(outcome)
-        for pulse in pulses:
-            pulse.set_result(None)
 
-    def _insist(self, batch: list[Decision], events: list[Event], pulse: bool) -> list[Recorded | Exception]:
+    def _insist(self, batch: list[Decision | None], events: list[Event]) -> list[Recorded | Exception | None]:
         for _ in range(4):
             try:
-                return self._apply(batch, events, pulse)
+                return self._apply(batch, events)
             except sa.exc.IntegrityError:  # what was read has changed meanwhile: look again
                 continue
-        return self._apply(batch, events, pulse)
+        return self._apply(batch, events)
 
-    def _apply(self, batch: list[Decision], events: list[Event], pulse: bool) -> list[Recorded | Exception]:
+    def _apply(self, batch: list[Decision | None], events: list[Event]) -> list[Recorded | Exception | None]:
         """Judge a batch in order and insert what is accepted, with the audit's lines, in one transaction."""
         outcomes: list[Recorded | Exception] = []
-        new: list[Entry] = []
-        now = datetime.now(UTC)
+        decisions, now = [wanted for wanted in batch if wanted is not None], datetime.now(UTC)
         with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
-            if batch:
+            if decisions:
                 head = chain.lock(connection, _TABLE)
-                new = self._judge(connection, batch, outcomes, now)
-            if new:
-                rows = [{c.name: getattr(line, c.name) for c in _COLUMNS} for line in new]
-                chain.append(connection, _TABLE, rows, head)
+                outcomes = self._judge(connection, decisions, now)
+                new = [done.entry for done in outcomes if isinstance(done, Recorded) and not done.repeated]
+                if new:
+                    rows = [{c.name: getattr(line, c.name) for c in _COLUMNS} for line in new]
+                    chain.append(connection, _TABLE, rows, head)
             if events:
                 head = chain.lock(connection, schema.audit)
                 chain.append(connection, schema.audit, [event.row() for event in events], head)
-            if pulse:
+            if None in batch:
                 beat = {"name": "writer", "at": now}
                 connection.execute(schema.pulse.delete().where(schema.pulse.c.name == "writer"))
                 connection.execute(schema.pulse.insert(), [beat])
-        return outcomes
+        judged = iter(outcomes)
+        return [None if wanted is None else next(judged) for wanted in batch]
 
-    def _judge(
-        self, connection: sa.Connection, batch: list[Decision], outcomes: list[Recorded | Exception], now: datetime
-    ) -> list[Entry]:
-        """The lines that the batch becomes; what is said to each of those who asked goes to `outcomes`."""
-        new: list[Entry] = []
+    def _judge(self, connection: sa.Connection, batch: list[Decision], now: datetime) -> list[Recorded | Exception]:
+        """What is said to each of those who asked; lines that are not repeated are to be written."""
+        outcomes: list[Recorded | Exception] = []
         histories = _brief(connection, {d.visit for d in batch})
         requests = _rows(connection, _WHOLE_OF_REQUESTS, {d.request for d in batch})
-        known = {line.request: line for line in map(entry, requests)}
+        known = {line.request: line for line in starmap(Entry, requests)}
         for wanted in batch:
-            history = histories.setdefault(wanted.visit, [])
+            lines = histories.setdefault(wanted.visit, [])
             try:
                 if (earlier := known.get(wanted.request)) is not None:
-                    if not same_request(earlier, wanted):
+                    if not history.same_request(earlier, wanted):
                         raise Reused("this request key was used for another decision; make a new one for each")
-                    outcomes.append(Recorded(earlier, state_of(history), repeated=True))
+                    outcomes.append(Recorded(earlier, history.state_of(lines), repeated=True))
                     continue
-                line = next_line(history, wanted, now)
+                line = history.next_line(lines, wanted, now)
             except WhatelseError as refused:
                 # without the frames it came through: they hold `outcomes`, and only the garbage collector, which stops
                 # everybody, would find that nobody needs either
                 outcomes.append(refused.with_traceback(None))
                 continue
-            history.append(line)
+            lines.append(line)
             known[line.request] = line
-            new.append(line)
-            outcomes.append(Recorded(line, state_of(history)))
-        return new
+            outcomes.append(Recorded(line, history.state_of(lines)))
+        return outcomes
 
     # ---- reading
 
     def history(self, visit: str) -> list[Entry]:
-        """All lines of a visit, oldest first."""
         with reading(self.engine) as connection:
-            return list(map(entry, _rows(connection, _WHOLE_OF_VISITS, [visit])))
+            return list(starmap(Entry, _rows(connection, _WHOLE_OF_VISITS, [visit])))
 
     def version(self, visit: str) -> int:
         """How many lines a visit has."""
@@ -257,7 +243,7 @@ class Store(QueueWriter):
         """What is decided about each of many visits now; those that nobody decided on are left out."""
         with reading(self.engine) as connection:
             histories = _brief(connection, visits)
-        return {visit: state_of(lines) for visit, lines in histories.items()}
+        return {visit: history.state_of(lines) for visit, lines in histories.items()}
 
     def decided(self) -> set[str]:
         """Visits with a decision that stands: one that was not taken back or reopened."""
@@ -278,13 +264,12 @@ class Store(QueueWriter):
     def secret(self, name: str) -> bytes:
         """A random key that stays the same for this database, made when it is first asked for."""
         table = schema.secret
-        for _ in range(2):
-            with reading(self.engine) as connection:
-                found = connection.execute(sa.select(table.c.value).where(table.c.name == name)).scalar()
-            if found is not None:
-                return bytes.fromhex(found)
-            with suppress(sa.exc.IntegrityError), writing(self.engine) as connection:  # another process made it first
-                connection.execute(table.insert().values(name=name, value=secrets.token_hex(32)))
+        with reading(self.engine) as connection:
+            found = connection.execute(sa.select(table.c.value).where(table.c.name == name)).scalar()
+        if found is not None:
+            return bytes.fromhex(found)
+        with suppress(sa.exc.IntegrityError), writing(self.engine) as connection:  # another process made it first
+            connection.execute(table.insert().values(name=name, value=secrets.token_hex(32)))
         return self.secret(name)
 
     def tag_lines(self) -> Iterator[Entry]:
@@ -301,7 +286,7 @@ class Store(QueueWriter):
                 rows = connection.execute(after.limit(PAGE)).all()
             if not rows:
                 return
-            yield from (line for line in map(entry, rows) if not dismissed(line))
+            yield from (line for line in starmap(Entry, rows) if not dismissed(line))
 
     # ---- models that have served
 
@@ -312,13 +297,11 @@ class Store(QueueWriter):
                 connection.execute(schema.served.insert().values(digest=digest, at=datetime.now(UTC)))
 
     def newest_model(self) -> str | None:
-        """The digest of the model that was announced last."""
         with reading(self.engine) as connection:
             query = sa.select(schema.served.c.digest).order_by(schema.served.c.id.desc()).limit(1)
             return connection.execute(query).scalar()
 
     def has_served(self, digest: str) -> bool:
-        """Whether a model with this digest has ever served here."""
         with reading(self.engine) as connection:
             query = sa.select(schema.served.c.id).where(schema.served.c.digest == digest).limit(1)
             return connection.execute(query).scalar() is not None
@@ -365,9 +348,3 @@ def dismissed(line: Entry) -> bool:
     """
     shown = line.shown
     return line.verdict == "rejected" and "card" in shown and shown.get("reason") not in ("not-present", "ruled-out")
-
-
-def entry(row: Any) -> Entry:
-    """A row of the table. SQLite gives times back without their zone; what was put in is UTC."""
-    line = Entry(*row)
-    return line if line.at.tzinfo else replace(line, at=line.at.replace(tzinfo=UTC))

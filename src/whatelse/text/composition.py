@@ -118,6 +118,8 @@ def attach_sites(many, order, first_of, last_of, what, term, soft, tables, from_
             site = tables.unit[what[order[last + 1]]] == IS_SITE
             if not site or _owned(last + 1, many, from_site, to_site):
                 break
+            if last + 2 < many and gap[last + 2] == 0 and tables.unit[what[order[last + 2]]] != IS_SITE:
+                break  # "LLQ pain, vag spotting": the site belongs to what follows
             last += 1
         if last > k:
             from_site[k], to_site[k] = k + 1, last

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 HEAD, SITE, DRUG, DRUG_CLASS, QUALITY, IDIOM = "head", "site", "drug", "drug class", "quality", "idiom"
 ROLES = ("articles", "links", "verbs", "modifiers", "conjunctions", "commas", "given", "allergy", "with_site")
-GRAMMAR = (*ROLES, "inherit", "combinations")
+GRAMMAR = (*ROLES, "inherit", "combinations", "states")
 
 
 @dataclass(frozen=True, slots=True)

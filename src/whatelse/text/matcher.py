@@ -70,7 +70,8 @@ def _mark_turns(many, order, first_of, last_of, what, tables, known):  # type: i
             continue
         if tables.topic[what[u]] == COMPLAINT:
             turns = before >= 0 and tables.topic[what[before]] == DISEASE
-            known[last_of[before] + 1 if before >= 0 else 0 : first_of[u]] |= AT_COMPLAINT | (AT_TURN if turns else 0)
+            for i in range(last_of[before] + 1 if before >= 0 else 0, first_of[u]):
+                known[i] |= AT_COMPLAINT | (AT_TURN if turns else 0)
         before = u
 
 
@@ -86,7 +87,7 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
         widest = max(widest, ends[v + 1] - ends[v])
     text, kind, term = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest, np.int64)
     start, end = np.empty(widest, np.int64), np.empty(widest, np.int64)
-    cue, plain = np.empty(widest, np.int64), np.empty(widest, np.int64)
+    cue, plain, stem = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest, np.int64)
     glued, assertion = np.empty(widest, np.bool_), np.empty(widest, np.int8)
     cue_first, cue_last = np.empty(widest, np.int32), np.empty(widest, np.int32)
     longest, value, covered = np.empty(widest, np.int32), np.empty(widest, np.int32), np.empty(widest, np.bool_)
@@ -96,8 +97,9 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
     known, denies = np.empty(widest, np.int8), np.empty(widest, np.bool_)
     drug, taken, unit_at = np.empty(widest, np.bool_), np.empty(widest, np.bool_), np.empty(widest, np.int32)
     room, found = len(items), 0
+    zero = np.int64(0)  # numba compiles what is called with the literal 0 once more for the literal
     for v in range(ends.size - 1):
-        count, at, words, before = 0, 0, 0, -1
+        count, at, words, before = zero, 0, zero, -1
         for k in range(ends[v], ends[v + 1]):
             row = table[coded[k]]
             if row[0] >= 0:
@@ -110,9 +112,9 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
             at += row[4]
         covered[:count], taken[:count], soft[:count], drug[:count] = False, False, False, False
         unit_at[:count], known[:count], plain[:count] = -1, 0, cue[:count]
-        units = many = 0
+        units = many = zero
         if tables.unit.size:
-            units = find_units(count, words, term, kind, tables, longest, value, first_of, last_of, what, denies)
+            units = find_units(count, words, term, stem, kind, tables, longest, value, first_of, last_of, what, denies)
         for u in range(units):
             unit = tables.unit[what[u]]
             unit_at[first_of[u] : last_of[u] + 1] = u
@@ -193,7 +195,7 @@ def match_notes(ends, coded, table, cues, tables, anchors, fields, items):  # ty
         for i in range(count):
             if term[i] < 0 or not anchors.trie.root[term[i]]:
                 continue
-            node, at = anchors.trie.root[term[i]], i
+            node, at = np.int64(anchors.trie.root[term[i]]), i
             while node:
                 group = anchors.trie.value[node]
                 u = unit_at[i]

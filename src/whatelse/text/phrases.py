@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from whatelse.text.pieces import WORD
-from whatelse.text.terms import ARTICLE
+from whatelse.text.terms import ARTICLE, BE_NUMBER, VERB
 from whatelse.text.trie import child
 
 NEIGHBOURS = 8  # pieces on each side in which `near` of a shorthand is looked for
@@ -14,25 +15,32 @@ ALONE = 3  # words of a note in which a shorthand stands alone
 
 @njit(cache=True, nogil=True)
 def step(node, at, limit, term, role, trie):  # type: ignore[no-untyped-def]
-    """(next node, its piece) after the piece `at`, over at most two articles; node 0: none."""
+    """(next node, its piece) after the piece `at`, over at most two articles; node 0: none. A run of linking verbs
+    ("has been very") is one "is"."""
     k = at + 1
+    if k < limit and 0 <= term[k] < role.size and role[term[k]] & VERB:
+        after = child(node, BE_NUMBER, trie)
+        if after:
+            while k + 1 < limit and k < at + 4 and 0 <= term[k + 1] < role.size and role[term[k + 1]] & VERB:
+                k += 1
+            return np.int64(after), k
     while k < limit and term[k] >= 0 and k < at + 4:
         after = child(node, term[k], trie)
         if after:
-            return after, k
+            return np.int64(after), k
         if term[k] >= role.size or not role[term[k]] & ARTICLE:
             break
         k += 1
-    return 0, k
+    return np.int64(0), k
 
 
 @njit(cache=True, nogil=True)
-def _longest(i, limit, term, role, trie):  # type: ignore[no-untyped-def]
+def _walk(i, limit, term, role, trie):  # type: ignore[no-untyped-def]
     """(last piece, value) of the longest phrase that begins at piece i and ends before `limit`; (-1, -1): none."""
     last, value = -1, -1
     if term[i] < 0 or term[i] >= trie.root.size:  # words of anchors have numbers above those of the lexicon
         return last, value
-    node, at, fork, passed = trie.root[term[i]], i, 0, i
+    node, at, fork, passed = np.int64(trie.root[term[i]]), i, np.int64(0), i
     while node:
         if trie.value[node] >= 0 and at > last:
             last, value = at, trie.value[node]
@@ -41,8 +49,16 @@ def _longest(i, limit, term, role, trie):  # type: ignore[no-untyped-def]
             fork, passed = before[0], at
         if not node and fork:  # "drank a" begins "drank a lot"; "drank a pint of vodka" is "drank pint of vodka"
             node, at = step(fork, passed, limit, term, role, trie)
-            fork = 0
+            fork = np.int64(0)
     return last, value
+
+
+@njit(cache=True, nogil=True)
+def _longest(i, limit, term, stem, tables):  # type: ignore[no-untyped-def]
+    """The longest phrase as `_walk`, by its words or by the stems of its words; as written if both are as long."""
+    last, value = _walk(i, limit, term, tables.role, tables.trie)
+    longer, other = _walk(i, limit, stem, tables.role, tables.trie)
+    return (longer, other) if longer > last else (last, value)
 
 
 @njit(cache=True, nogil=True)
@@ -77,15 +93,17 @@ def _sense(i, count, words, term, tables):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def find_units(count, words, term, kind, tables, last, value, first_of, last_of, what, denies):  # type: ignore[no-untyped-def]
+def find_units(count, words, term, stem, kind, tables, last, value, first_of, last_of, what, denies):  # type: ignore[no-untyped-def]
     """Phrases of the lexicon in a note, from left to right without overlap; returns how many.
 
-    last, value               (P,) room for the longest phrase at each piece
+    stem, last, value         (P,) room for the stems of terms and the longest phrase at each piece
     first_of, last_of, what   (U,) pieces and concept of each unit; denies: whether the word itself denies the concept
     """
-    for i in range(count):
-        last[i], value[i] = _longest(i, count, term, tables.role, tables.trie)
-    units = i = 0
+    for k in range(count):
+        stem[k] = tables.stem[term[k]] if 0 <= term[k] < tables.stem.size else -1
+    for k in range(count):
+        last[k], value[k] = _longest(k, count, term, stem, tables)
+    units = i = np.int64(0)
     while i < count:
         end, concept = last[i], value[i]
         if end < 0:
@@ -100,7 +118,7 @@ def find_units(count, words, term, kind, tables, last, value, first_of, last_of,
             continue
         for k in range(i + 1, end + 1):
             if last[k] > end and last[k] - k > end - i:  # a longer phrase begins inside this one
-                end, concept = _longest(i, k, term, tables.role, tables.trie)
+                end, concept = _longest(i, k, term, stem, tables)
                 break
         if end < 0:
             i += 1

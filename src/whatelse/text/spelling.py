@@ -47,6 +47,41 @@ def base_form(word: str) -> str:
     return singular(american(word))
 
 
+_IRREGULAR = {
+    form: verb
+    for verb, forms in {
+        "feel": "felt", "wake": "woke woken", "throw": "threw thrown", "eat": "ate eaten", "fall": "fell fallen",
+        "bleed": "bled", "break": "broke broken", "drink": "drank drunk", "sleep": "slept", "lose": "lost",
+        "keep": "kept", "get": "got gotten", "go": "went gone goes", "come": "came", "take": "took taken",
+        "shake": "shook shaken", "bite": "bit bitten", "sting": "stung", "spin": "spun", "lie": "lay lying lain",
+        "sit": "sat sitting", "stand": "stood", "hold": "held", "hear": "heard", "see": "saw seen",
+        "run": "ran running",
+        "swell": "swelled", "stick": "stuck", "blow": "blew blown", "speak": "spoke spoken", "tear": "tore torn",
+        "begin": "began begun", "give": "gave given", "have": "had has having", "do": "did done does doing",
+        "be": "is are was were been being am", "leave": "leaves", "breathe": "breath breaths",
+    }.items()
+    for form in forms.split()
+}  # fmt: skip
+_OWN = {"cutting", "burning"}  # what one does to oneself, what one feels: neither is the injury
+
+
+@lru_cache(maxsize=1 << 17)
+def stem(word: str) -> str:
+    """What the forms of one verb share: `urinates`, `urinating` and `urinated` are `urinat`, `felt` is `feel`."""
+    word = _IRREGULAR.get(word, word)
+    if word in _OWN:
+        return word
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            if word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    else:
+        word = base_form(word)
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+
+
 class Corrector:
     """Words of at least SHORTEST letters, found again where one letter was added, left out, changed or swapped.
 

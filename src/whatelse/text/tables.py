@@ -26,6 +26,7 @@ class LexiconTables(NamedTuple):
 
     trie                phrase -> entry
     role                (T,) bits of what grammar words do
+    stem                (T,) the number that the forms of one verb share
     unit                (C,) kind of unit
     topic               (C,) NO_TOPIC, COMPLAINT or DISEASE; lasting signs and symptoms count as diseases
     head, site          (C,) number of a head and of a site; -1 of all others
@@ -42,6 +43,7 @@ class LexiconTables(NamedTuple):
 
     trie: Trie
     role: Int32s
+    stem: Int32s
     unit: Int32s
     topic: Int32s
     head: Int32s
@@ -122,6 +124,7 @@ def compile_lexicon(lexicon: Lexicon) -> CompiledLexicon:
     tables = LexiconTables(
         terms.trie(lexicon.phrases),
         np.append(terms.role, np.int32(0)).astype(np.int32),
+        terms.stems(),
         unit,
         topic,
         head_of,

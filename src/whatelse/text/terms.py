@@ -1,7 +1,8 @@
 """Terms: the words of a lexicon by number, and its phrases as a trie over these numbers.
 
 `TermTable.number(word)` is what a word of a note is to the lexicon: the word itself, its American spelling, its
-singular or plural, or the word that it is a misspelling of. The answer is computed once for each different word.
+singular or plural, inside a phrase another form of the same verb, or the word that it is a misspelling of. The answer
+is computed once for each different word.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from itertools import chain, islice, product
 
 import numpy as np
 
-from whatelse.text.lexicon import ROLES, Lexicon, Words
-from whatelse.text.spelling import Corrector, american, base_form
+from whatelse.text.lexicon import ROLES, Lexicon, Words, cut_term
+from whatelse.text.spelling import Corrector, american, base_form, stem
 from whatelse.text.trie import Trie, build_trie
+from whatelse.types import Int32s
 
 ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY, WITH_SITE = (1 << i for i in range(len(ROLES)))
 ROLE_BITS = dict(zip(ROLES, (ARTICLE, LINK, VERB, MODIFIER, AND, COMMA, GIVEN, ALLERGY, WITH_SITE), strict=True))
 LONGEST = 40  # letters of a word that other spellings are looked for
 VARIANTS = 32  # of one phrase, at most
+BE, BE_NUMBER = "is", 0  # stands for every run of linking verbs in "urine is cloudy"
 # Left out of phrases at compile time. "a" is not: "vitamin a deficiency".
 _DROPPED = frozenset({"the", "his", "her", "their", "my", "your", "its"})
 _LETTERED = frozenset({"hepatitis", "hep", "vitamin", "vit", "type", "group", "influenza", "flu", "protein", "strep"})
@@ -39,7 +42,13 @@ class TermTable:
         known = chain(chain.from_iterable(lexicon.phrases), lexicon.shorthand, around, grammar)
         self.numbers: dict[str, int] = {}
         self._by_base: dict[str, list[str]] = {}
-        self._add(known)
+        self._states, self._verbs, self._articles = (
+            frozenset(lexicon.grammar.get(part, ())) for part in ("states", "verbs", "articles")
+        )
+        self._stem_of: dict[str, str] = {}
+        self._heads = {cut_term(term) for entry in lexicon.heads for term in entry.terms}
+        self._sites = {cut_term(term) for entry in lexicon.sites for term in entry.terms}
+        self._add([BE, *known])
         self.role = np.zeros(len(self.numbers), np.int32)
         for role, bit in ROLE_BITS.items():
             self.role[[self.numbers[word] for word in lexicon.grammar.get(role, ())]] |= bit
@@ -51,11 +60,14 @@ class TermTable:
                 self.numbers[word] = len(self.numbers)
                 if word.isalpha() and not self.exact:
                     self._by_base.setdefault(base_form(word), []).append(word)
+                    root = f"~{stem(word)}"  # a form that no phrase has written out
+                    self.numbers.setdefault(root, len(self.numbers))
 
     def with_phrases(self, phrases: Iterable[Words]) -> TermTable:
         """The same numbers, and numbers for the words of further phrases."""
         other = copy(self)
-        other.numbers, other._by_base = dict(self.numbers), {base: [*some] for base, some in self._by_base.items()}
+        other.numbers = dict(self.numbers)
+        other._by_base = {base: [*some] for base, some in self._by_base.items()}
         other._add(chain.from_iterable(phrases))
         return other
 
@@ -79,10 +91,25 @@ class TermTable:
         if alike:
             return numbers[alike[0]]
         right = self._corrector.correct(raw)
-        return numbers[right] if right is not None else -1
+        return numbers[right] if right is not None else numbers.get(f"~{stem(raw)}", -1)
+
+    def stems(self) -> Int32s:
+        """Number of a word -> number of what the forms of its verb share; of words of grammar and signs their own."""
+        found = np.arange(len(self.numbers), dtype=np.int32)
+        for word, number in self.numbers.items():
+            found[number] = self.numbers[self._stemmed(word)]
+        return found
+
+    def _stemmed(self, word: str) -> str:
+        found = self._stem_of.get(word)
+        if found is None:
+            own = word in self._verbs or word in self._articles or not word.isalpha() or len(word) < 3
+            found = self._stem_of[word] = word if own else f"~{stem(word)}"
+        return found
 
     def variants(self, words: Words) -> list[Words]:
-        """A phrase in every spelling and number that the lexicon has words for, without articles inside."""
+        """A phrase in every spelling and number that the lexicon has words for, without articles inside; "cloudy urine"
+        as "urine is cloudy"; a phrase of several words by the stems of its words."""
         if self.exact:
             return [words]
         inner = [w for k, w in enumerate(words) if not (0 < k < len(words) - 1 and w in _DROPPED)]
@@ -92,7 +119,23 @@ class TermTable:
             if inner[k] in ("a", "an") and inner[k - 1] not in _LETTERED:
                 found += [(*v[:k], *v[k + 1 :]) for v in found]
                 break
-        return found
+        composed = (inner[0],) in self._heads and tuple(inner[1:]) in self._sites  # "swollen ankle"
+        if 2 <= len(inner) <= 3 and inner[0] in self._states and not composed:
+            found += [(*v[1:], BE, v[0]) for v in found]
+        if len(inner) > 1:
+            found += dict.fromkeys(tuple(map(self._stemmed, v)) for v in found)
+        return [*found, *dict.fromkeys(linked for v in found if (linked := self._linked(v)) != v)]
+
+    def _linked(self, words: Words) -> Words:
+        """A phrase with one "is" for each run of linking verbs after its first word."""
+        if self._verbs.isdisjoint(words[1:-1]):
+            return words
+        out = list(words[:1])
+        for k, word in enumerate(words[1:], 1):
+            verb = k < len(words) - 1 and word in self._verbs
+            if not (verb and out[-1] == BE):
+                out.append(BE if verb else word)
+        return tuple(out)
 
     def trie(self, phrases: Mapping[Words, int]) -> Trie:
         """The trie of phrases, with their variants. A phrase as written wins over a variant of another."""

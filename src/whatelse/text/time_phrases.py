@@ -84,6 +84,12 @@ _BEFORE_DURATION = re.compile(
 )
 _AFTER_DURATION = re.compile(r"\s*(?:ago|hx|h/o|history|pta|prior|duration|earlier|later)(?![a-z])")
 _NOT_LASTING = ("later", "prior", "earlier")
+# "s/p TKR 2 wks ago", "LMP 7 weeks ago": the time of a past event is not how long the complaint lasts.
+_PAST_EVENT = re.compile(
+    r"(?:\bs/p|\bstatus post|\blmp|\bpost[- ]?op|surgery|ectomy|plasty|replacement|repair|transplant|c-?section"
+    r"|cesarean|\bdeliver(?:y|ed)|gave birth|\bdiagnosed|\bdischarged|\btravell?ed|\breturned from|\bflight)"
+    r"[^,.;\n]{0,40}$"
+)
 _FREQUENCY = re.compile(r"(?:\b(?:q|every|each|per)\s*|/\s*)$")
 _NUMERALS = {
     **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -173,7 +179,8 @@ def _duration(low: str, match: re.Match[str], kind: str, days: float) -> Duratio
     first = before.start() if before is not None else start
     while first < start and not low[first].isalnum():
         first += 1
-    lasting = bool(before and before["lasting"]) or bool(after and not after[0].endswith(_NOT_LASTING))
+    event = _PAST_EVENT.search(low, max(0, start - 60), start)
+    lasting = bool(before and before["lasting"]) or bool(after and not event and not after[0].endswith(_NOT_LASTING))
     return Duration(days, first, after.end() if after else end, lasting)
 
 
@@ -186,7 +193,9 @@ def _in_words(low: str) -> list[Duration]:
             if introduced or match["ago"]:
                 unit = next(u for u in _UNITS if match[u])
                 days = round(_NUMERALS[match["n"]] * DAYS[unit], 4)
-                found.append(Duration(days, introduced.start() if introduced else match.start(), match.end()))
+                lasting = bool(introduced) or not _PAST_EVENT.search(low, max(0, match.start() - 60), match.start())
+                first = introduced.start() if introduced else match.start()
+                found.append(Duration(days, first, match.end(), lasting))
     if "since" in low:
         for match in _SINCE.finditer(low):
             since = match["since"]

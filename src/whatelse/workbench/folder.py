@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -29,8 +28,6 @@ Subject = tuple[str, str, str, str]  # condition, phrase, key, system or ""
 
 
 class BenchFolder:
-    """The paths of a workbench at `root`."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self.conditions, self.refused = root / "conditions.yaml", root / "refused.yaml"
@@ -48,19 +45,16 @@ class BenchFolder:
             )
         cohort = Cohort.open(self.cohort)
         if not self.conditions.exists():
-            shipped = AnchorSet.shipped()
-            if cohort.vocabulary.anchors == shipped:  # with its remarks
+            if cohort.vocabulary.anchors == AnchorSet.shipped():  # with its remarks
                 write_text(self.conditions, (files("whatelse.annotators") / "emergency.yaml").read_text("utf-8"))
             else:
                 save_conditions(self.conditions, cohort.vocabulary.anchors)
         return cohort
 
     def anchors(self) -> AnchorSet:
-        """The conditions as the file has them now."""
         return read_conditions(self.conditions)
 
     def refusals(self) -> dict[str, tuple[str, ...]]:
-        """By condition, the phrases refused."""
         return read_refused(self.refused) if self.refused.exists() else {}
 
 
@@ -84,16 +78,6 @@ def read_judged(path: Path) -> dict[Subject, dict[str, bool]]:
     return out
 
 
-def write_judged(path: Path, judged: Mapping[Subject, Mapping[str, bool]]) -> None:
-    """Replace the file."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for subject, visits in judged.items():
-        table.writerows([*subject, visit, int(label)] for visit, label in visits.items())
-    write_whole(path, out.getvalue().encode())
-
-
 def judge_visit(path: Path, subject: Subject, visit: str, label: bool | None) -> dict[str, bool]:
     """Note what a person said of one visit with a phrase; None takes it back. Returns all that is judged of it."""
     judged = read_judged(path)
@@ -101,5 +85,10 @@ def judge_visit(path: Path, subject: Subject, visit: str, label: bool | None) ->
     mine.pop(visit, None)
     if label is not None:
         mine[visit] = label
-    write_judged(path, {s: visits for s, visits in judged.items() if visits})
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for one, visits in judged.items():
+        table.writerows([*one, id, int(label)] for id, label in visits.items())
+    write_whole(path, out.getvalue().encode())
     return mine

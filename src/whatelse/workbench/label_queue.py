@@ -64,14 +64,9 @@ class Sheet:
         names = {*conditions, LOOKED}
         return [row["visit"] for row in self.rows if not any(row.get(name, "").strip() for name in names)]
 
-    def said(self, visit: str, conditions: Iterable[str]) -> dict[str, str]:
-        """What is said of a visit: "1", "0" or "" by condition."""
-        row = self._row(visit)
-        return {name: row.get(name, "").strip() for name in conditions}
-
     def fill(self, visit: str, labels: Mapping[str, bool | None]) -> None:
         """Write what was said of a visit: 1, 0, or empty where nobody can tell. A new condition gets a new column."""
-        row = self._row(visit)
+        row = self.row(visit)
         cells = {name: "" if label is None else str(int(label)) for name, label in labels.items()}
         if LOOKED in self.columns or not any(cells.values()):
             cells[LOOKED] = "" if any(cells.values()) else "yes"
@@ -90,25 +85,26 @@ class Sheet:
                 return row["visit"]
         return None
 
-    def _row(self, visit: str) -> dict[str, str]:
-        for row in self.rows:
-            if row["visit"] == visit:
-                return row
-        raise InputError("has no such visit", file=self.path)
+    def row(self, visit: str) -> dict[str, str]:
+        """The cells of a visit."""
+        found = next((row for row in self.rows if row["visit"] == visit), None)
+        if found is None:
+            raise InputError("has no such visit", file=self.path)
+        return found
 
 
-def open_sheet(path: Path, cohort: Cohort, probability: Floats, more: int = 0, seed: int = 0) -> Sheet:
+def open_sheet(path: Path, cohort: Cohort, probability: Floats, more: int = 0) -> Sheet:
     """The sheet, made if it is not there; with `more`, so many visits are added at its end.
 
     probability  (N, m) steers which visits are chosen (`label_next`); the weights in the sheet undo the steering
     """
     if not path.exists():
-        write_sheet(path, cohort, label_next(cohort.A, probability, min(COUNT, len(cohort)), seed=seed))
+        write_sheet(path, cohort, label_next(cohort.A, probability, min(COUNT, len(cohort))))
     sheet = Sheet.read(path)
     if more:
         row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
         done = [row_of[row["visit"]] for row in sheet.rows if row["visit"] in row_of]
-        chosen = label_next(cohort.A, probability, min(more, len(cohort) - len(done)), seed=seed, done=done)
+        chosen = label_next(cohort.A, probability, min(more, len(cohort) - len(done)), done=done)
         for at, chance, weight in zip(chosen.rows, chosen.chance, chosen.weights, strict=True):
             sheet.rows.append({"visit": str(cohort.ids[at]), "chance": f"{chance:.6g}", "weight": f"{weight:.6g}"})
         sheet.write()
@@ -119,7 +115,7 @@ def open_sheet(path: Path, cohort: Cohort, probability: Floats, more: int = 0, s
 class Waiting:
     """The queue: ids of visits that wait, in order, and how many visits of the sheet are done. None: no sheet yet."""
 
-    visits: tuple[str, ...]
+    waiting: tuple[str, ...]
     done: int
 
 
@@ -131,16 +127,14 @@ class Queue:
         self._by_id = {visit.id: visit for visit in bench.records.visits}
 
     def names(self) -> tuple[str, ...]:
-        """The conditions to label: all of the conditions file."""
         return self._bench.folder.anchors().names
 
     def waiting(self) -> Waiting | None:
         """Where the queue stands."""
-        path = self._bench.folder.labels
-        if not path.exists():
+        if not self._bench.folder.labels.exists():
             return None
-        sheet, names = Sheet.read(path), self.names()
-        waits = sheet.waiting(names)
+        sheet = self._sheet()
+        waits = sheet.waiting(self.names())
         return Waiting(tuple(v for v in waits if v in self._by_id), len(sheet.rows) - len(waits))
 
     def choose(self, tagger: Tagger, more: int, progress: Progress) -> None:
@@ -156,16 +150,15 @@ class Queue:
         """A visit of the sheet, and what is said of it: "1", "0" or "" by condition."""
         if visit not in self._by_id:
             raise InputError("there is no record of that visit")
-        return self._by_id[visit], self._sheet().said(visit, self.names())
+        row = self._sheet().row(visit)
+        return self._by_id[visit], {name: row.get(name, "").strip() for name in self.names()}
 
     def label(self, visit: str, yes: Iterable[str], unknown: Iterable[str] = ()) -> None:
         """Say which conditions a visit has; the others it has not, but for those that nobody can tell."""
-        have, open_ = set(yes), set(unknown)
-        names = self.names()
+        have, open_, names = set(yes), set(unknown), self.names()
         if strange := (have | open_) - set(names):
             raise InputError(f"{sorted(strange)[0]!r} is not a condition of {self._bench.folder.conditions.name}")
-        labels = {name: None if name in open_ else name in have for name in names}
-        self._sheet().fill(visit, labels)
+        self._sheet().fill(visit, {name: None if name in open_ else name in have for name in names})
 
     def take_back(self) -> str | None:
         """Take back what was said of the last visit; its id."""

@@ -13,7 +13,6 @@ from whatelse.annotators.label_set import LabelSet
 from whatelse.annotators.vote_files import labels_in
 from whatelse.cohort import Cohort
 from whatelse.learning.prior import Prior
-from whatelse.types import Bools, Floats
 from whatelse.workbench.folder import BenchFolder
 
 Estimate = tuple[float, float, float]  # value, lower and upper limit (95%)
@@ -78,28 +77,26 @@ def overview(
     anchors: AnchorSet, cohort: Cohort, said: LabelSet, gains: Mapping[str, float] | None = None
 ) -> list[ConditionRow]:
     """A row for each condition of the conditions file, in its order. O(N m)."""
-    index = {name: i for i, name in enumerate(cohort.conditions)}
-    estimates = _estimates(cohort, said)
-    shared = anchors.shared()
-    fires = cohort.A.sum(0)
-    labelled, positives = said.known.sum(0), (said.known & (said.probability > 0.5)).sum(0)
-    out = []
+    counted = zip(cohort.A.sum(0), said.known.sum(0), (said.known & (said.probability > 0.5)).sum(0), strict=True)
+    counts = {name: tuple(map(int, row)) for name, row in zip(cohort.conditions, counted, strict=True)}
+    estimates, shared, out = _estimates(cohort, said), anchors.shared(), []
     for condition in anchors.conditions:
-        i = index.get(condition.name)
-        precision, sensitivity = estimates.get(condition.name, (None, None))
+        name = condition.name
+        fires, labelled, positives = counts.get(name, (None, 0, 0))
+        precision, sensitivity = estimates.get(name, (None, None))
         out.append(
             ConditionRow(
-                name=condition.name,
+                name=name,
                 title=condition.title,
                 anchors=len(condition.anchors),
-                fires=None if i is None else int(fires[i]),
-                share=None if i is None else float(fires[i] / len(cohort)),
-                labelled=0 if i is None else int(labelled[i]),
-                positives=0 if i is None else int(positives[i]),
+                fires=fires,
+                share=None if fires is None else fires / len(cohort),
+                labelled=labelled,
+                positives=positives,
                 precision=precision,
                 sensitivity=sensitivity,
-                gain=None if gains is None or i is None else gains.get(condition.name, 0.0),
-                conflicts=tuple(phrase for phrase, names in shared.items() if condition.name in names),
+                gain=None if gains is None or fires is None else gains.get(name, 0.0),
+                conflicts=tuple(phrase for phrase, names in shared.items() if name in names),
             )
         )
     return out
@@ -121,14 +118,11 @@ def _estimates(cohort: Cohort, said: LabelSet) -> dict[str, tuple[Estimate | Non
         weights=np.where(known, said.weight[cells], 1.0),
         known=known,
     )
-    low = {name: rates.intervals[name] for name in ("ppv", "sensitivity")}
-    return {
-        condition: (
-            (float(rates.ppv[k]), *map(float, low["ppv"][k])),
-            (float(rates.sensitivity[k]), *map(float, low["sensitivity"][k])),
-        )  # type: ignore[misc]
-        for k, condition in enumerate(rates.conditions)
-    }
+    ppv, sensitivity = (
+        [(value, low, high) for value, (low, high) in zip(found.tolist(), rates.intervals[name].tolist(), strict=True)]
+        for name, found in (("ppv", rates.ppv), ("sensitivity", rates.sensitivity))
+    )
+    return dict(zip(rates.conditions, zip(ppv, sensitivity, strict=True), strict=True))
 
 
 # ---- beside the knowledge base
@@ -171,22 +165,13 @@ def beside_knowledge(cohort: Cohort, prior: Prior, condition: str) -> BesideKnow
     plain = np.array([":" not in name for name in cohort.vocabulary.names])
     heard = (every >= LEAST) & (have.shape[0] > 0)
     listed, weight = prior.known[i], prior.weight[:2, i].sum(0)  # facts and names
-    told, own = listed & plain, heard & plain & ~listed
-    order = [*_first(weight, told), *_first(np.log(times), own & (times > 1))]
-    lifts = tuple(
-        Lift(
-            cohort.vocabulary.names[j],
-            float(np.exp(weight[j])) if listed[j] else None,
-            float(times[j]) if heard[j] else None,
-        )
-        for j in order
-    )
+    order: list[int] = []
+    for strength, among in ((weight, listed & plain), (times, heard & plain & ~listed & (times > 1))):
+        columns = np.flatnonzero(among)
+        order += columns[np.argsort(-strength[columns], kind="stable")[:MOST]].tolist()
+    by_base = [float(np.exp(weight[j])) if listed[j] else None for j in order]
+    by_records = [float(times[j]) if heard[j] else None for j in order]
+    names = (cohort.vocabulary.names[j] for j in order)
+    lifts = tuple(map(Lift, names, by_base, by_records))
     share = float(prior.share[i])
     return BesideKnowledge(prior.entries[i], None if np.isnan(share) else share, have.shape[0] / len(cohort), lifts)
-
-
-def _first(weight: Floats, among: Bools) -> list[int]:
-    """The MOST largest of some columns."""
-    there = np.flatnonzero(among)
-    chosen: list[int] = there[np.argsort(-weight[there], kind="stable")[:MOST]].tolist()
-    return chosen

@@ -7,10 +7,16 @@ the held-out visits, it is learned again without them, from the old conditions.
 
 from __future__ import annotations
 
+import errno
 import json
+import multiprocessing
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +25,13 @@ import numpy as np
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort, build_cohort
-from whatelse.errors import InputError
+from whatelse.errors import InputError, WhatelseError
 from whatelse.io.files import write_whole
 from whatelse.learning.learners import Progress
-from whatelse.lifecycle.compare import ANCHOR_RANK, Comparison, Verdict, compare_sides, heldout_anchor_rows, judge
-from whatelse.lifecycle.paired import ModelView, Row, shared_conditions
-from whatelse.lifecycle.rebuild import rebuild
-from whatelse.lifecycle.refit import (
-    KEPT_OUT,
-    SHARE,
-    beside,
-    drop_candidate,
-    fit_without,
-    held_out,
-    locked,
-    promote_candidate,
-)
+from whatelse.lifecycle import compare, refit
+from whatelse.lifecycle.compare import Comparison, ModelView, Row, Verdict
+from whatelse.lifecycle.rebuild import rebuild, records_of
+from whatelse.lifecycle.refit import KEPT_OUT, SHARE, beside, fit_without, held_out, locked
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 from whatelse.workbench.folder import BenchFolder
@@ -58,7 +55,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of learning again.
+    """Result of learning again; it names no visit and quotes no record.
 
     changed     conditions whose anchors differ
     labels      both models on labelled held-out visits; None if there are none
@@ -79,13 +76,6 @@ class Outcome:
     relearned: bool
     old: str = ""
     new: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values; it names no visit and quotes no record."""
-        out = asdict(self)
-        out["labels"] = None if self.labels is None else self.labels.to_json()
-        out["anchors"] = [{**asdict(row), "says": row.says} for row in self.anchors]
-        return out
 
 
 def learn(
@@ -115,21 +105,12 @@ def learn(
     relearned = serving is None or serving.notes_.get(KEPT_OUT, 0.0) < share
     old_model = serving
     if old_model is None or relearned:
-        again = _part(told, "learning the old model again", 4)
-        old_model = fit_without(template, old, lesson(old)[0], held_out(old, share), share, again)
+        part = _part(told, "learning the old model again", 4)
+        old_model = fit_without(template, old, lesson(old)[0], held_out(old, share), share, part)
     told("comparing", STEPS - 1, STEPS)
-    found = _compare(old_model, new_model, new, said, [visits[k] for k in np.flatnonzero(out).tolist()], out)
-    outcome = Outcome(
-        visits=len(new),
-        held_out=int(out.sum()),
-        changed=changes(old, new),
-        labels=found[0],
-        anchors=found[1],
-        verdict=found[2],
-        because=found[3],
-        learned=(source, said.only(~out).visits),
-        relearned=relearned and serving is not None,
-    )
+    compared = _compare(old_model, new_model, new, said, [visits[k] for k in np.flatnonzero(out).tolist()], out)
+    learned, again = (source, said.only(~out).visits), relearned and serving is not None
+    outcome = Outcome(len(new), int(out.sum()), changes(old, new), *compared, learned, again)
     told("comparing", STEPS, STEPS)
     return outcome, new, new_model
 
@@ -151,19 +132,18 @@ def some_of(cohort: Cohort, visits: Iterable[Visit], most: int) -> tuple[Cohort,
 def _compare(
     old: Tagger, new: Tagger, cohort: Cohort, said: LabelSet, visits: Sequence[Visit], out: Any
 ) -> tuple[Comparison | None, tuple[Row, ...], Verdict, str]:
-    conditions = shared_conditions(old, new)
+    conditions = compare.shared_conditions(old, new)
     seen_by_old = build_cohort(visits, like=old.vocabulary_).X
-    sides = (
-        ModelView.about(old, seen_by_old, conditions),
-        ModelView.about(new, cohort.X[np.flatnonzero(out)], conditions),
-    )
-    anchors = tuple(heldout_anchor_rows(*sides))
-    which = np.ix_(np.flatnonzero(out), np.array([cohort.conditions.index(c) for c in conditions], np.intp))
+    rows, columns = np.flatnonzero(out), np.array([cohort.conditions.index(c) for c in conditions], np.intp)
+    sides = ModelView.about(old, seen_by_old, conditions), ModelView.about(new, cohort.X[rows], conditions)
+    anchors, which = tuple(compare.heldout_anchor_rows(*sides)), np.ix_(rows, columns)
     judges = LabelSet(said.probability[which], said.known[which], said.weight[which])
     if judges.visits:
-        found = compare_sides(*sides, judges, conditions, visits=JUDGED_ON)
+        found = compare.compare_sides(*sides, judges, conditions, visits=JUDGED_ON)
         return found, anchors, found.verdict, found.because
-    verdict, because = judge(anchors, (ANCHOR_RANK,)) if anchors else ("not known", "no visit is labelled")
+    verdict, because = (
+        compare.judge(anchors, (compare.ANCHOR_RANK,)) if anchors else ("not known", "no visit is labelled")
+    )
     return None, anchors, verdict, f"by hidden anchors, for no visit that was held out is labelled: {because}"
 
 
@@ -172,17 +152,13 @@ def changes(old: Cohort, new: Cohort) -> tuple[Changed, ...]:
     before = {c.name: {a.value for a in c.anchors} for c in old.vocabulary.anchors.conditions}
     after = {c.name: {a.value for a in c.anchors} for c in new.vocabulary.anchors.conditions}
     fired = [dict(zip(c.conditions, c.A.sum(0).tolist(), strict=True)) for c in (old, new)]
-    return tuple(
-        Changed(
-            name,
-            tuple(sorted(after.get(name, set()) - before.get(name, set()))),
-            tuple(sorted(before.get(name, set()) - after.get(name, set()))),
-            fired[0].get(name, 0),
-            fired[1].get(name, 0),
-        )
-        for name in dict.fromkeys([*after, *before])
-        if after.get(name) != before.get(name)
-    )
+    out = []
+    for name in dict.fromkeys([*after, *before]):
+        here, gone = after.get(name, set()), before.get(name, set())
+        if here != gone or (name in after) != (name in before):
+            came, went = tuple(sorted(here - gone)), tuple(sorted(gone - here))
+            out.append(Changed(name, came, went, *(count.get(name, 0) for count in fired)))
+    return tuple(out)
 
 
 # ---- in a folder
@@ -203,11 +179,10 @@ def learn_in(folder: BenchFolder, model: Path, visits: Sequence[Visit], *, progr
         outcome, new, tagger = learn(
             cohort, found, folder.anchors(), lambda c: lesson_of(folder, c), serving=serving, progress=progress
         )
-        digest = tagger.save(beside(model, "candidate"))
+        outcome = replace(outcome, old=serving.digest_, new=tagger.save(beside(model, "candidate")))
         new.save(folder.new_cohort)
-        said = outcome.to_json() | {"old": serving.digest_, "new": digest}
-        write_whole(folder.outcome, json.dumps(said, indent=1).encode())
-        return Outcome(**{**vars(outcome), "old": serving.digest_, "new": digest})
+        write_whole(folder.outcome, json.dumps(asdict(outcome), indent=1).encode())
+        return outcome
 
 
 def promote(folder: BenchFolder, model: Path) -> str:
@@ -215,17 +190,115 @@ def promote(folder: BenchFolder, model: Path) -> str:
     if not folder.outcome.is_file():
         raise InputError("there is no candidate: learn one first", file=folder.root)
     compared = str(json.loads(folder.outcome.read_bytes()).get("new"))
-    digest = promote_candidate(model, compared, lambda: Cohort.open(folder.new_cohort).save(folder.cohort))
+    digest = refit.promote_candidate(model, compared, lambda: Cohort.open(folder.new_cohort).save(folder.cohort))
     _forget(folder)
     return digest
 
 
 def drop(folder: BenchFolder, model: Path) -> None:
     """Delete the candidate. The conditions file stays as it is."""
-    drop_candidate(model)
+    refit.drop_candidate(model)
     _forget(folder)
 
 
 def _forget(folder: BenchFolder) -> None:
     folder.outcome.unlink(missing_ok=True)
     shutil.rmtree(folder.new_cohort, ignore_errors=True)
+
+
+# ---- in the background, one job at a time. Learning runs in a process of its own, so that a service goes on answering
+# while it does; looking for suggestions runs in a thread, because what it finds stays in memory
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a job stands. problem: why it failed, in words that quote no record."""
+
+    kind: str
+    what: str
+    done: int
+    total: int
+    seconds: float
+    running: bool
+    problem: str = ""
+
+
+class Job:
+    """One piece of work under way or ended; `work` is told how to report progress."""
+
+    def __init__(self, kind: str, work: Callable[[Progress], None]) -> None:
+        self._work, self._began = work, time.monotonic()
+        self._status = Status(kind, "starting", 0, 1, 0.0, True)
+        self._thread = threading.Thread(target=self._run, name=f"whatelse-{kind}", daemon=True)
+        self._thread.start()
+
+    def status(self) -> Status:
+        now = self._status
+        return replace(now, seconds=time.monotonic() - self._began) if now.running else now
+
+    def wait(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        problem = ""
+        try:
+            self._work(self._tell)
+        except Exception as error:
+            problem = problem_of(error)
+        finally:
+            self._status = replace(self.status(), running=False, problem=problem)
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        self._status = replace(self._status, what=what, done=done, total=total)
+
+
+class Apart:
+    """Learning in another process. `stop` ends it."""
+
+    def __init__(self, root: Path, model: Path) -> None:
+        self._args = (root, model)
+        self._process: Any = None
+
+    def run(self, progress: Progress) -> None:
+        """Learn, and report what the process reports; WhatelseError if it failed."""
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=learn_apart, args=(theirs, *self._args), daemon=True)
+        self._process.start()
+        theirs.close()
+        problem = "the process that was learning has ended before it was done"
+        with mine, suppress(EOFError):  # which is how a pipe says that the other side has ended
+            while True:
+                heard: tuple[Any, ...] | str = mine.recv()
+                if isinstance(heard, str):
+                    problem = heard
+                else:
+                    progress(*heard)
+        self._process.join()
+        if problem:
+            raise WhatelseError(problem)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.is_alive():
+            self._process.terminate()
+
+
+def learn_apart(tell: Connection, root: Path, model: Path) -> None:
+    """What the process does: `learn_in`, progress and the end told through a pipe ("" if all went well)."""
+    try:
+        folder = BenchFolder(root)
+        tell.send(("reading the records", 0, 4))
+        records = list(records_of(folder.open()))
+        learn_in(folder, model, records, progress=lambda *now: tell.send(now))
+        tell.send("")
+    except Exception as error:
+        tell.send(problem_of(error))
+
+
+def problem_of(error: Exception) -> str:
+    """Why a job failed. Messages that are not our own are left out: they may quote a record."""
+    if isinstance(error, WhatelseError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk of the server is full; nothing was changed"
+    return f"it failed ({type(error).__name__}); the command line says more"

@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from whatelse.annotators import Anchor, AnchorSet
-from whatelse.annotators.anchor_checks import overlaps
+from whatelse.annotators import AnchorSet
 from whatelse.annotators.anchor_uses import Excerpt, as_anchor
 from whatelse.annotators.discovery.edit import add_phrase, owner_of, phrases_of, take_out
 from whatelse.annotators.discovery.meanings import plain_words
-from whatelse.annotators.discovery.suggest import Suggestion
-from whatelse.annotators.discovery.trial import Worth, with_judgements
+from whatelse.annotators.discovery.phrases import from_visits
+from whatelse.annotators.discovery.suggest import Suggestion, by_condition, suggest
+from whatelse.annotators.discovery.trial import Worth, try_phrase, with_judgements
+from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort
 from whatelse.errors import ConditionError, WhatelseError
+from whatelse.io.files import stamp
 from whatelse.knowledge import load_knowledge
 from whatelse.learning.learners import Progress
-from whatelse.learning.prior import Prior, prior_of
-from whatelse.lifecycle.rebuild import records_of
-from whatelse.lifecycle.refit import beside, roll_back
-from whatelse.workbench.candidate_search import CandidateSearch, search_candidates
+from whatelse.learning.prior import prior_of
+from whatelse.lifecycle.rebuild import rebuild, records_of
 from whatelse.workbench.folder import BenchFolder, judge_visit, read_judged
-from whatelse.workbench.jobs import Apart, Job, Status
 from whatelse.workbench.overview import BesideKnowledge, ConditionRow, beside_knowledge, lesson_of, overview
 from whatelse.workbench.records import Records
-from whatelse.workbench.training import drop, promote
+from whatelse.workbench.training import Apart, Job, Status, promote
 
 SHOWN = 10  # suggestions of a condition, and visits of a phrase, at a time
+SPARE = 30  # suggestions kept for each condition: ten are shown, the rest follow as those are decided
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateSearch:
+    """A cohort of the records with `anchors`, and the suggestions by condition, best first."""
+
+    anchors: AnchorSet
+    cohort: Cohort
+    found: dict[str, list[Suggestion]]
+
+    def gains(self, most: int = 10) -> dict[str, float]:
+        """By condition, the cases that its first suggestions are expected to add."""
+        return {name: sum(s.precision * s.gained for s in found[:most]) for name, found in self.found.items()}
+
+
+def search_candidates(
+    cohort: Cohort, records: Records, anchors: AnchorSet, lesson: Callable[[Cohort], LabelSet], progress: Progress
+) -> CandidateSearch:
+    """Look for suggestions; the cohort is built again if its anchors are others. Some 40 s for 50,000 visits.
+
+    lesson  the labels of a cohort: phrases are counted in them
+    """
+    wanted = anchors.anchored()
+    if cohort.vocabulary.anchors != wanted:
+        progress("reading the records with the conditions as they are now", 0, 3)
+        cohort = rebuild(cohort, records.visits, anchors)
+    progress("collecting phrases", 1, 3)
+    table = from_visits(cohort, records.visits)
+    progress("ranking suggestions", 2, 3)
+    found = by_condition(suggest(lesson(cohort).on(cohort), table, most=SPARE))
+    progress("ranking suggestions", 3, 3)
+    return CandidateSearch(anchors, cohort, found)
 
 
 @dataclass(frozen=True)
@@ -72,10 +103,10 @@ class Look:
 class Workbench:
     """The workbench in a folder, beside a model file. `close` it."""
 
-    def __init__(self, root: Path, model: Path, visits: Sequence[Path] = ()) -> None:
-        self.folder, self.model, self._visits = BenchFolder(root), model, tuple(visits)
+    def __init__(self, root: Path, model: Path) -> None:
+        self.folder, self.model = BenchFolder(root), model
         self.cohort = self.folder.open()
-        self.records = Records(self.cohort, records_of(self.cohort, list(visits) or None))
+        self.records = Records(self.cohort, records_of(self.cohort))
         if not len(self.records):
             raise ConditionError(f"{root}: none of the cohort's visits is in its records: build the cohort again")
         if len(self.records) < len(self.cohort):  # rows of the cohort and of what is found in the records must agree
@@ -85,9 +116,9 @@ class Workbench:
         self.job: Job | None = None
         self._apart: Apart | None = None
         self._overview: tuple[Any, tuple[list[ConditionRow], str]] | None = None
-        self._prior: tuple[Cohort, Prior] | None = None
+        self._prior_of = lru_cache(1)(lambda cohort: prior_of(cohort.vocabulary, load_knowledge()))
         self._again = False  # whether to hunt once more: the conditions changed meanwhile
-        self._fires: dict[Anchor, int] = {}
+        self._fires = cache(lambda anchor: int(self.records.having(anchor).size))
 
     # ---- in the background
 
@@ -105,15 +136,13 @@ class Workbench:
 
     def start_learning(self) -> None:
         """Learn a candidate from the conditions and labels as they are now."""
-        self._apart = Apart(self.folder.root, self.model, self._visits)
+        self._apart = Apart(self.folder.root, self.model)
         self.start("learn", self._apart.run)
 
     def status(self) -> Status | None:
-        """What is being done, or was last."""
         return self.job.status() if self.job is not None else None
 
     def close(self) -> None:
-        """End what is under way."""
         if self._apart is not None:
             self._apart.stop()
 
@@ -141,7 +170,7 @@ class Workbench:
     def conditions(self) -> tuple[list[ConditionRow], str]:
         """Every condition of the file, and where labels come from. Those that would gain most from another anchor come
         first, once that is known. Counted anew only when a file has changed."""
-        now = (self.folder.anchors(), _stamp(self.folder.labels), self.hunted, self.cohort)
+        now = (self.folder.anchors(), stamp(self.folder.labels), self.hunted, self.cohort)
         if self._overview is None or self._overview[0] != now:
             cohort = self.cohort if self.hunted is None else self.hunted.cohort
             gains = None if self.hunted is None else self.hunted.gains()
@@ -151,13 +180,12 @@ class Workbench:
         return self._overview[1]
 
     def anchors(self, condition: str) -> list[AnchorLine]:
-        """The anchors of one condition."""
         known = self.folder.anchors()
         lines = []
         for phrase, key, system in phrases_of(self.folder.conditions, condition):
             anchor = as_anchor(phrase, key, system)
             others = [c.name for c in known.conditions if anchor in c.anchors and c.name != condition]
-            lines.append(AnchorLine(phrase, key, system, self._count(anchor), others[0] if others else None))
+            lines.append(AnchorLine(phrase, key, system, self._fires(anchor), others[0] if others else None))
         return lines
 
     def suggestions(self, condition: str) -> list[Judged]:
@@ -165,11 +193,11 @@ class Workbench:
         if self.hunted is None:
             return []
         no = {plain_words(phrase) for phrase in self.folder.refusals().get(condition, ())}
-        taken = _values(self.folder.anchors())
-        found = self.hunted.found.get(condition, [])
+        taken = {anchor.value.lower() for c in self.folder.anchors().conditions for anchor in c.anchors}
+        found = [s for s in self.hunted.found.get(condition, []) if len(s.phrase.strip()) > 1]
         new = [s for s in found if plain_words(s.phrase) not in no and s.phrase.lower() not in taken]
         judged, out = read_judged(self.folder.judged), []
-        for s in [s for s in new if len(s.phrase.strip()) > 1][:SHOWN]:
+        for s in new[:SHOWN]:
             said = judged.get((condition, s.phrase, s.key, s.system or ""), {})
             out.append(Judged(**vars(s), judged=len(said), yes=sum(said.values())))
         return out
@@ -178,9 +206,7 @@ class Workbench:
         """What the knowledge base and the records say about a condition; None before the cohort has it."""
         if condition not in self.cohort.conditions:
             return None
-        if self._prior is None or self._prior[0] is not self.cohort:
-            self._prior = self.cohort, prior_of(self.cohort.vocabulary, load_knowledge())
-        return beside_knowledge(self.cohort, self._prior[1], condition)
+        return beside_knowledge(self.cohort, self._prior_of(self.cohort), condition)
 
     # ---- phrases
 
@@ -189,31 +215,14 @@ class Workbench:
         if condition not in self.folder.anchors().names:
             raise ConditionError(f"there is no condition {condition!r} in {self.folder.conditions}")
         phrase = " ".join(phrase.split())
-        anchor = as_anchor(phrase, key, system)
         owner = owner_of(self.folder.conditions, phrase, key, system)
-        hunted = self.hunted
-        cohort = self.cohort if hunted is None else hunted.cohort
-        rules, lexicon = cohort.vocabulary.rules, cohort.vocabulary.lexicon
-        rows = self.records.having(anchor, rules, None if hunted is None else hunted.table, lexicon)
-        i = cohort.conditions.index(condition) if condition in cohort.conditions else -1
-        said, _ = lesson_of(self.folder, cohort)
-        labelled = rows[said.known[rows, i]] if i >= 0 else rows[:0]
-        worth = Worth(
-            condition=condition,
-            phrase=phrase,
-            key=key,
-            fires=int(rows.size),
-            gained=int((~cohort.A[rows, i]).sum()) if i >= 0 else int(rows.size),
-            anchored=int(cohort.A[:, i].sum()) if i >= 0 else 0,
-            overlaps=overlaps(cohort, rows, i)[:3],
-            labelled=int(labelled.size),
-            true=int((said.probability[labelled, i] > 0.5).sum()) if i >= 0 else 0,
+        cohort = self.cohort if self.hunted is None else self.hunted.cohort
+        labels, _ = lesson_of(self.folder, cohort)
+        worth, found = try_phrase(
+            cohort, condition, phrase, self.records.visits, key=key, system=system, labels=labels, looks=SHOWN
         )
-        chosen = np.random.default_rng(0).permutation(rows)[:SHOWN].tolist()
-        found = self.records.excerpts(anchor, rules, chosen, lexicon)
         judged = read_judged(self.folder.judged).get((condition, phrase, key, system or ""), {})
-        shown = (found[row] for row in chosen if row in found)
-        excerpts = tuple(JudgedExcerpt(**vars(e), said=judged.get(e.visit)) for e in shown)
+        excerpts = tuple(JudgedExcerpt(**vars(e), said=judged.get(e.visit)) for e in found)
         return Look(with_judgements(worth, judged.values()), excerpts, owner)
 
     def judge(
@@ -228,54 +237,21 @@ class Workbench:
     ) -> None:
         """Make a phrase an anchor. take: from the condition that has it now; else that is an error."""
         owner = owner_of(self.folder.conditions, phrase, key, system)
-        if take and owner not in (None, condition):
-            assert owner is not None
+        if take and owner is not None and owner != condition:
             mine = " ".join(phrase.split()).lower()
             for value, its_key, its_system in phrases_of(self.folder.conditions, owner):
                 if " ".join(value.split()).lower() == mine and its_system == system:
                     take_out(self.folder.conditions, owner, value, its_key, its_system)
         add_phrase(self.folder.conditions, condition, phrase, key, system)
 
-    def _count(self, anchor: Anchor) -> int:
-        if anchor not in self._fires:
-            table = None if self.hunted is None else self.hunted.table
-            rules, lexicon = self.cohort.vocabulary.rules, self.cohort.vocabulary.lexicon
-            self._fires[anchor] = int(self.records.having(anchor, rules, table, lexicon).size)
-        return self._fires[anchor]
-
     # ---- the candidate
 
     def outcome(self) -> dict[str, Any] | None:
         """What the last learning found, if its candidate is still there."""
-        if not self.folder.outcome.is_file():
-            return None
-        found: dict[str, Any] = json.loads(self.folder.outcome.read_bytes())
-        return found
+        return json.loads(self.folder.outcome.read_bytes()) if self.folder.outcome.is_file() else None
 
     def promote(self) -> str:
         """Put the candidate in the model's place; its digest."""
         digest = promote(self.folder, self.model)
         self.cohort = self.folder.open()
         return digest
-
-    def roll_back(self) -> str:
-        """Put the model back that served before the last promotion; its digest."""
-        return roll_back(self.model)[1]
-
-    @property
-    def has_previous(self) -> bool:
-        """Whether there is a model to go back to."""
-        return beside(self.model, "previous").is_file()
-
-    def drop(self) -> None:
-        """Forget the candidate."""
-        drop(self.folder, self.model)
-
-
-def _values(anchors: AnchorSet) -> set[str]:
-    return {a.value.lower() for c in anchors.conditions for a in c.anchors}
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is replaced."""
-    return (path.stat().st_mtime_ns, path.stat().st_ino) if path.exists() else None

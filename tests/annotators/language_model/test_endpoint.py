@@ -127,7 +127,7 @@ def ask(answers: list[Any], **settings: Any) -> tuple[Any, list[httpx.Request], 
 
 def test_question_and_reply() -> None:
     found, (request,), waits, client = ask([GOOD], key="k")
-    assert found == Reply("hello", False, 7, 2) and client.tokens == 9 and not waits
+    assert found == Reply("hello", False, 7, 2) and client.asked + client.answered == 9 and not waits
     sent = json.loads(request.content)
     assert sent["model"] == "llama" and sent["temperature"] == 0 and sent["response_format"] == {"type": "json_object"}
     assert request.headers["authorization"] == "Bearer k" and request.headers["host"] == "model.local:1"

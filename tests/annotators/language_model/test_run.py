@@ -17,7 +17,7 @@ from whatelse.annotators import AnchorSet
 from whatelse.annotators.language_model.endpoint import Client, Endpoint, EndpointError
 from whatelse.annotators.language_model.journal import Journal
 from whatelse.annotators.language_model.prompt import Prompt, describe
-from whatelse.annotators.language_model.run import FAILED_IN_A_ROW, Budget, Count, annotate, chosen, estimate
+from whatelse.annotators.language_model.run import FAILED_IN_A_ROW, Count, annotate, chosen, estimate
 from whatelse.errors import InputError
 from whatelse.simulate import simulate
 from whatelse.visits import Visit
@@ -126,10 +126,10 @@ def test_an_injection_changes_nothing_but_its_own_votes(tmp_path: Path) -> None:
 def test_budgets_stop_a_run_and_the_next_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "v.parquet"
     with model_server() as server:
-        count = run(server, out, budget=Budget(tokens=20_000), concurrency=1)
+        count = run(server, out, most_tokens=20_000, concurrency=1)
         assert 0 < count.visits < 20 and "20,000 tokens" in count.stopped
         ticks = iter(range(1000))
-        late = run(server, out, budget=Budget(seconds=4), concurrency=1, clock=lambda: float(next(ticks)))
+        late = run(server, out, most_seconds=4, concurrency=1, clock=lambda: float(next(ticks)))
         assert "minutes" in late.stopped and late.visits == 2
         rest = run(server, out)
     assert count.visits + late.visits + rest.visits == 40 and len(votes(out)) == 40 * 23

@@ -31,7 +31,7 @@ def draw(model: NoisyOr, visits: int, rng: np.random.Generator) -> tuple[sp.csr_
     return sp.csr_matrix((rng.random((visits, model.n)) > off).astype(np.uint8)), Y
 
 
-def test_counts_are_exact_and_merge() -> None:
+def test_counts_are_exact() -> None:
     X, _ = draw(truth(np.random.default_rng(0)), 1700, np.random.default_rng(1))
     dense = X.toarray().astype(int)
     whole = Counts.of(X, COLUMNS)
@@ -39,9 +39,7 @@ def test_counts_are_exact_and_merge() -> None:
     np.testing.assert_array_equal(whole.findings, dense.sum(0))
     np.testing.assert_array_equal(whole.both, dense[:, COLUMNS].T @ dense)
     assert whole.both.max() > 255 and whole.both.dtype == np.int64  # X is uint8: sums must not wrap
-    merged = Counts.of(X[:100], COLUMNS).merge(Counts.of(X[100:], COLUMNS))
-    for name in ("visits", "anchors", "findings", "both"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(merged, name))
+    np.testing.assert_array_equal(whole.anchors, dense.sum(0)[COLUMNS])
 
 
 def slow_kl(q1: float, q0: float, r1: float, r0: float, w1: float) -> tuple[float, float, float]:
@@ -118,25 +116,6 @@ def test_error_falls_like_one_over_root_n() -> None:
     assert 6 < errors[0] / errors[1] < 17  # a hundred times the visits, a tenth of the error
 
 
-def test_shrinkage_runs_from_denoised_to_naive_and_helps_small_samples() -> None:
-    model = truth(np.random.default_rng(9))
-    counts = Counts.of(draw(model, 300, np.random.default_rng(10))[0], COLUMNS)
-    args = (counts, NoiseRates(model.prior, SENSITIVITY, FALSE_POSITIVE))
-    naive, plain = counts.rates[0], denoise(*args)[0]
-    np.testing.assert_allclose(denoise(*args, shrink=1e12)[0], naive, atol=1e-6)
-    np.testing.assert_allclose(denoise(*args, shrink=1e-9)[0], plain, atol=1e-6)
-    between = denoise(*args, shrink=50)[0]
-    assert (between >= np.minimum(naive, plain) - 1e-12).all()
-    assert (between <= np.maximum(naive, plain) + 1e-12).all()
-    others = np.setdiff1d(np.arange(N_FINDINGS), COLUMNS)
-
-    def error(shrink: float) -> float:
-        model_ = moments_model(*args, COLUMNS, shrink=shrink)
-        return float(np.mean((model_.fail - model.fail)[:, others] ** 2))
-
-    assert error(30) < error(0)
-
-
 def test_the_model_has_its_anchors_and_priors_from_the_noise_rates() -> None:
     model = truth(np.random.default_rng(11))
     counts = Counts.of(draw(model, 500, np.random.default_rng(12))[0], COLUMNS)
@@ -183,5 +162,3 @@ def test_what_is_refused() -> None:
         denoise(counts, NoiseRates([0.1], [0.5], [0.1]))
     with pytest.raises(ModelError, match="numbers from 0 to 3"):
         Counts.of(sp.csr_matrix(np.eye(4, dtype=np.uint8)), [0, 4])
-    with pytest.raises(ModelError, match="cannot be merged"):
-        counts.merge(Counts.of(sp.csr_matrix(np.eye(5, dtype=np.uint8)), [0, 1]))

@@ -29,7 +29,7 @@ from whatelse.server import Service
 from whatelse.server.app import _unheard
 from whatelse.server.ehr.cds import log as card_log
 from whatelse.server.logs import JsonFormatter, configure_logging
-from whatelse.store import StoreError, audit, backup, cross_check
+from whatelse.store import StoreError, audit, backup, chain
 from whatelse.store.engine import reading, writing
 
 Opened = tuple[Ehr, Service, httpx.Client]
@@ -126,7 +126,7 @@ def test_card_that_the_audit_does_not_tell_of_is_found(opened: Opened, monkeypat
     assert hook(opened).json()["cards"]
     written(made)
     made.store.ping()
-    monkeypatch.setattr(cross_check, "LATER", timedelta(0))
+    monkeypatch.setattr(chain, "LATER", timedelta(0))
     with writing(made.store.engine) as connection:
         row = _cards(made)[0] | {"uuid": "forged", "at": str(datetime.now(UTC).replace(tzinfo=None))}
         names = ", ".join(f":{name}" for name in row)

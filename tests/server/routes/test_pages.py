@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -144,7 +145,7 @@ def test_open_search_filter_and_go_to_a_visit(page: Page, opened: Service, url: 
     expect(page.locator(".row", has_text="Sepsis")).not_to_have_count(0)
     page.keyboard.press("]")
     expect(page.locator("#where")).to_have_text("51–67 of 67")
-    expect(page.locator(".row").last).to_contain_text("med refill")  # what deserves no look comes last
+    expect(page.locator(".row", has_text="med refill")).to_have_count(1)  # what deserves no look is on the last page
     page.keyboard.press("/")
     page.keyboard.type("poor feeding")
     expect(page.locator("#rows li")).to_have_count(1)
@@ -228,13 +229,14 @@ def test_a_condition_that_is_not_suggested_can_be_confirmed(page: Page, opened: 
 
 
 def test_a_change_is_on_the_screen_within_a_tenth_of_a_second(page: Page, opened: Service, url: str) -> None:
-    """From the click to the new cards, in the browser; the best of several, because the machine is shared."""
+    """From the click to the new cards, in the browser: half of 20 clicks within 100 ms (where more processes run than
+    there are processors, so many times as long). The 95th percentile is measured in processor time, below."""
     ready(page, address(opened, url, next(_fresh)))
     times = page.evaluate(
         """async () => {
             const times = [];
-            for (let i = 0; i < 6; i++) {
-                await new Promise((resolve) => setTimeout(resolve, 1500));
+            for (let i = 0; i < 20; i++) {
+                await new Promise((resolve) => setTimeout(resolve, 500));
                 performance.clearMarks("whatelse-shown");
                 const start = performance.now();
                 document.querySelector(i % 2 ? ".decided .buttons button:last-child" : "#likely .yes").click();
@@ -245,18 +247,23 @@ def test_a_change_is_on_the_screen_within_a_tenth_of_a_second(page: Page, opened
             return times;
         }"""
     )
-    assert min(times) < 100, times
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert np.median(times) < 100 * busy, (busy, times)
 
 
 def test_an_answer_takes_a_tenth_of_a_second_of_processor_time_at_most() -> None:
-    """Of 50 decisions on simulated visits, the 95th percentile."""
-    times = []
+    """Of 50 decisions on simulated visits, the 95th percentile; most of them change 50 conditions or more."""
+    times, changed = [], []
     for visit in simulate(50, 12):
         reading = answers.read(shipped(), visit)
-        first = (reading.suggest().likely or reading.suggest().tags)[0].condition
+        before = reading.suggest()
+        first = (before.likely or before.tags)[0].condition
         start = time.thread_time()
-        answers.view(reading, State((first,), version=1))
+        _, after = answers.view(reading, State((first,), version=1))
         times.append(time.thread_time() - start)
+        was = {tag.condition: tag.probability for tag in before.tags}
+        changed.append(sum(abs(tag.probability - was[tag.condition]) > 1e-6 for tag in after.tags))
+    assert np.median(changed) >= 50, changed
     assert np.percentile(times, 95) < 0.1, times
 
 

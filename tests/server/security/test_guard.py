@@ -22,12 +22,11 @@ from tests.support.serving import FALLEN, HOSTILE, SCRIPT, client, live, save_mo
 from whatelse.cli import app as command_line
 from whatelse.server import Service, Settings
 from whatelse.server.app import render_pages
-from whatelse.server.routes.workbench.curator_session import PAGES as WORKBENCH
+from whatelse.server.routes.workbench import PAGES as WORKBENCH
 from whatelse.server.security import auth
 from whatelse.server.security.auth import Gate
-from whatelse.server.security.jwks import TokenRefused
+from whatelse.server.security.jwks import Oidc, TokenRefused
 from whatelse.server.security.limits import Buckets
-from whatelse.server.security.oidc import Oidc
 from whatelse.server.settings import SettingsError, is_loopback, load_settings
 from whatelse.store import schema
 

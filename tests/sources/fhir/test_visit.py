@@ -334,7 +334,7 @@ def test_a_hospital_adds_its_own_codes(tmp_path: Path) -> None:
     own.write_text("chronic: [{flag: x, icd10: [42]}]")
     with pytest.raises(InputError, match="text in quotes"):
         load_codings(own)
-    with pytest.raises(InputError, match="no such codings file"):
+    with pytest.raises(InputError, match="codings file: no such file"):
         load_codings(tmp_path / "none.yaml")
 
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, diags
+from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
 
 from whatelse.annotators.discovery.phrases import Phrase, PhraseTable
 from whatelse.cohort import Cohort
@@ -63,25 +64,17 @@ def cooccurrence(X: csr_matrix, A: Bools, rest: Indices, has: csc_matrix, own: I
         fires[:, i] = np.bincount(who, A[visit, i], K)
         if not FEWEST <= A[:, i].sum() <= N - FEWEST:
             continue
-        inputs = np.concatenate([rest, _others(X.shape[1] - m, m, i)])
+        others = X.shape[1] - m + np.delete(np.arange(m), i)  # anchors are the last m columns
+        inputs = np.concatenate([rest, others])
+        classifier = LogisticRegression(C=0.1, max_iter=300).fit(X[:, inputs].astype(np.float64), A[:, i])
         weight = np.zeros(X.shape[1] + 1)
-        weight[inputs], bias = _classifier(X[:, inputs], A[:, i])
-        score = (X @ weight[:-1] + bias)[visit]
+        weight[inputs] = classifier.coef_[0]
+        score = (X @ weight[:-1] + classifier.intercept_[0])[visit]
         for column, there in own_here:
             score = score - weight[column] * there
         expected[:, i] = np.bincount(who, expit(score), K)
         share[:, i] = mixture_share(np.exp(np.clip(score - logit(A[:, i].mean()), -8, 8)), who, counts)
     return Cooccurrence(share, expected, fires)
-
-
-def _others(first: int, m: int, i: int) -> Indices:
-    """The columns of all anchors but the i-th; anchors are the last m columns, from `first` on."""
-    return np.array([first + k for k in range(m) if k != i], dtype=np.intp)
-
-
-def _classifier(X: csr_matrix, anchor: Bools) -> tuple[Floats, float]:
-    found = LogisticRegression(C=0.1, max_iter=300).fit(X.astype(np.float64), anchor)
-    return found.coef_[0], float(found.intercept_[0])
 
 
 def mixture_share(ratio: Floats, who: Indices, counts: Indices) -> Floats:
@@ -101,7 +94,7 @@ def alike(neighbours: csr_matrix, anchors: csr_matrix) -> Floats:
     """
     seen = np.asarray(neighbours.sum(1), dtype=np.float64).ravel() / 2
     column = np.asarray(neighbours.sum(0), dtype=np.float64).ravel()
-    similar: Floats = (_unit(_ppmi(neighbours, column)) @ _unit(_ppmi(anchors, column)).T).toarray()
+    similar: Floats = (normalize(_ppmi(neighbours, column)) @ normalize(_ppmi(anchors, column)).T).toarray()
     return similar * np.sqrt(seen / (seen + SMOOTH))[:, None]
 
 
@@ -112,12 +105,6 @@ def _ppmi(counts: csr_matrix, column: Floats) -> csr_matrix:
     lift = pairs.data * column.sum() / (row[pairs.row] * np.maximum(column[pairs.col], 1))
     value = np.where(pairs.data >= 2, np.maximum(np.log(np.maximum(lift, 1e-12)), 0), 0.0)
     return csr_matrix((value, (pairs.row, pairs.col)), shape=counts.shape)
-
-
-def _unit(rows: csr_matrix) -> csr_matrix:
-    """Rows divided by their length."""
-    length = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
-    return diags(1 / np.maximum(length, 1e-12)) @ rows
 
 
 # ---- log odds for one condition

@@ -110,7 +110,7 @@ def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
 
 
 def read_refused(refused_file: str | Path) -> dict[str, tuple[str, ...]]:
-    """By condition, the phrases refused."""
+    """Condition -> the phrases that were refused for it."""
     path = Path(refused_file)
     try:
         value: Any = parse_yaml(read_text(path), path) or {}
@@ -138,9 +138,7 @@ def _content(path: Path) -> tuple[Any, AnchorSet]:
     """What a conditions file in the form that ships holds: as values that nobody may change, and as conditions."""
     if path.is_dir() or not path.exists():
         found = "is a folder" if path.is_dir() else "does not exist"
-        raise InputError(
-            f"{found}; needs a conditions file in YAML, as 'whatelse anchors edit --new' starts one", file=path
-        )
+        raise InputError(f"{found}; needs a conditions file, as 'whatelse anchors edit --new' starts one", file=path)
     return _parsed(read_text(path), path)
 
 
@@ -182,10 +180,8 @@ def _refuse_known(path: Path, condition: str, new: Anchor, but: str | None = Non
         for anchor in other.anchors:
             if _same(anchor, new) and not (other.name == condition and anchor.value == but):
                 whose = "this condition already" if other.name == condition else f"condition {other.name!r}"
-                raise ConditionError(
-                    f"{path}: {new.value!r} is an anchor of {whose}; an anchor stands for one condition only, so take "
-                    "it out there first, or choose a longer phrase"
-                )
+                advice = "an anchor stands for one condition: take it out there first, or choose a longer phrase"
+                raise ConditionError(f"{path}: {new.value!r} is an anchor of {whose}; {advice}")
 
 
 def _entries(path: Path, condition: str, *keys: str | None) -> tuple[list[Any], Any]:
@@ -202,10 +198,10 @@ def _entries(path: Path, condition: str, *keys: str | None) -> tuple[list[Any], 
 def _find(path: Path, condition: str, phrase: str, key: str, system: str | None) -> tuple[list[Any], int]:
     """Where an anchor stands: the list's place in the file, and the position in it."""
     place, entries = _entries(path, condition, key, system)
-    for position, entry in enumerate(entries or ()):
-        if _tidy(entry) == _tidy(phrase):
-            return place, position
-    raise ConditionError(f"{path}: {phrase!r} is no anchor of {condition!r} under {key!r}")
+    known = [_tidy(entry) for entry in entries or ()]
+    if _tidy(phrase) not in known:
+        raise ConditionError(f"{path}: {phrase!r} is no anchor of {condition!r} under {key!r}")
+    return place, known.index(_tidy(phrase))
 
 
 def _edit(path: Path, change: Callable[[str], str], new: str = "") -> None:

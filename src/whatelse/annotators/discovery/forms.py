@@ -73,12 +73,8 @@ def shortens(word: str, whole: str) -> bool:
     """Whether `word` is the beginning of `whole` (abd, temp, resp) or its consonants (sz is not: seizure has r)."""
     if len(word) < 3 or len(whole) < len(word) + 3:
         return False
-    return whole.startswith(word) or (len(word) <= 5 and word == _skeleton(whole)[: len(word)] and word[0] == whole[0])
-
-
-def _skeleton(word: str) -> str:
-    """Its first letter and the consonants after it."""
-    return word[:1] + "".join(letter for letter in word[1:] if letter not in "aeiou")
+    consonants = whole[:1] + "".join(letter for letter in whole[1:] if letter not in "aeiou")  # after the first letter
+    return whole.startswith(word) or (len(word) <= 5 and consonants.startswith(word))
 
 
 def initials_of(phrase: Sequence[str]) -> set[str]:

@@ -34,7 +34,7 @@ class Meanings:
     @classmethod
     @lru_cache(maxsize=2)
     def of(cls, own: Path | None = None) -> Meanings:
-        """Of the shipped knowledge base, and of a knowledge file of one's own added to it."""
+        """Phrases of the shipped knowledge base; own: a knowledge file that is added to it."""
         bases = [load_knowledge(), *([load_knowledge(own)] if own is not None else ())]
         found: dict[Stems, dict[str, str]] = {}
         named: dict[str, tuple[str, ...]] = {}

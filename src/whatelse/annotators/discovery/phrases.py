@@ -121,7 +121,7 @@ def from_visits(cohort: Cohort, visits: Iterable[Visit], min_visits: int = 5) ->
         for phrase in _facts(visit, finder):
             facts.setdefault(phrase, set()).add(here)
     text = ["", *numbers]
-    edge = np.array([_may_stand_at_an_edge(word) for word in text])
+    edge = np.array([bool(word) and "#" not in word and word not in EDGES for word in text])  # may begin or end a run
     words.append(0)
     rows.append(0)
     part.extend([0] * (len(words) - len(part)))
@@ -171,16 +171,14 @@ def _runs(
         here, visit_of = here[whole], visit_of[whole]
         key = np.unique(code[here] * N + visit_of)
         found_in = np.bincount(key // N, minlength=len(meaning))
-        keep = [
-            c for c in np.flatnonzero(found_in >= min_visits).tolist() if edge[meaning[c][0]] and edge[meaning[c][-1]]
-        ]
+        often = np.flatnonzero(found_in >= min_visits).tolist()
+        keep = [c for c in often if edge[meaning[c][0]] and edge[meaning[c][-1]]]
         column = np.full(len(meaning), -1)
         column[keep] = np.arange(len(keep))
         kept = column[key // N] >= 0
         at, there = column[key // N][kept], (key % N)[kept]
-        block = csr_matrix((np.ones(at.size, np.uint8), (there, at)), shape=(N, len(keep))).tocsc()
         runs += [meaning[c] for c in keep]
-        blocks.append(block)
+        blocks.append(csc_matrix((np.ones(at.size, np.uint8), (there, at)), shape=(N, len(keep))))
         at = column[code[here]]
         place, at = here[at >= 0], at[at >= 0]
         around = np.concatenate([word[place - 1], edge.size + word[place + length]])
@@ -204,9 +202,8 @@ def _mentioned(note: str, finder: Finder) -> tuple[list[tuple[int, int]], set[in
     present = items[(items[:, TYPE] == MENTION) & (items[:, ASSERTION] == PRESENT)]
     spans: list[list[int]] = present[:, [START, END]].tolist()
     covered = items[(items[:, TYPE] == WORD_ITEM) & (items[:, FLAGS] & COVERED != 0), START].tolist()
-    return [(start, end) for start, end in spans], {
-        at for at in covered if not any(start <= at < end for start, end in spans)
-    }
+    silent = {at for at in covered if not any(start <= at < end for start, end in spans)}
+    return [(start, end) for start, end in spans], silent
 
 
 def _around_anchors(cohort: Cohort, phrases: list[Phrase], neighbours: csr_matrix) -> csr_matrix:
@@ -226,16 +223,11 @@ def _around_anchors(cohort: Cohort, phrases: list[Phrase], neighbours: csr_matri
 
 def _facts(visit: Visit, finder: Finder) -> Iterable[Phrase]:
     """Drugs by name and codes of structured fields, as a conditions file has them; none that is an anchor already."""
-    for field in CODE_FIELDS:
-        for code in getattr(visit, field) or ():
-            name = code_name(field, code)
-            if finder.code(field, code)[1]:
-                continue
-            if field == "coded":
-                yield Phrase(code.code, "coded", code.system, (code.name or "").strip().lower())
-            elif code.name:
-                yield Phrase(name.partition(":")[2], "drug_labels" if code.system == "drug" else field)
-
-
-def _may_stand_at_an_edge(word: str) -> bool:
-    return bool(word) and "#" not in word and word not in EDGES
+    codes = ((field, code) for field in CODE_FIELDS for code in getattr(visit, field) or ())
+    for field, code in codes:
+        if finder.code(field, code)[1]:
+            continue
+        if field == "coded":
+            yield Phrase(code.code, "coded", code.system, (code.name or "").strip().lower())
+        elif code.name:
+            yield Phrase(code_name(field, code).partition(":")[2], "drug_labels" if code.system == "drug" else field)

@@ -23,14 +23,13 @@ hand, the same for every condition and kind of record; none was fitted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logit
 
 from whatelse.annotators.anchor_checks import Overlap, overlaps
-from whatelse.annotators.discovery.cooccurrence import Cooccurrence, alike, cooccurrence_of, model_says, records_say
+from whatelse.annotators.discovery.cooccurrence import alike, cooccurrence_of, model_says, records_say
 from whatelse.annotators.discovery.meanings import Meanings, plain_words
 from whatelse.annotators.discovery.phrases import PhraseTable
 from whatelse.annotators.discovery.words import ConditionWords, Reason, read
@@ -69,10 +68,6 @@ class Suggestion:
     why: tuple[Reason, ...]
     overlaps: tuple[Overlap, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 def suggest(
     cohort: Cohort,
@@ -100,142 +95,108 @@ def suggest(
     table = _free(table, cohort)
     if not table.phrases:
         return []
+    ranking = _Ranking(cohort, table, meanings or Meanings.of(), probability)
     wanted = [i for i, name in enumerate(names) if conditions is None or name in conditions]
-    known = cooccurrence_of(cohort, table)
-    similar = alike(table.neighbours, table.anchor_neighbours)
-    words = _Words(cohort, table, meanings or Meanings.of())
-    out: list[tuple[float, list[Suggestion]]] = []
-    for i in wanted:
-        no = {plain_words(p) for p in (refused or {}).get(names[i], ())}
-        found = _for_condition(i, cohort, table, words, known, similar, probability, no, most)
-        out.append((sum(s.precision * s.gained for s in found), found))
-    out.sort(key=lambda pair: -pair[0])
-    return [s for _, found in out for s in found]
+    found = [ranking.of(i, {plain_words(p) for p in (refused or {}).get(names[i], ())}, most) for i in wanted]
+    found.sort(key=lambda own: -sum(s.precision * s.gained for s in own))
+    return [s for own in found for s in own]
 
 
-def _for_condition(
-    i: int,
-    cohort: Cohort,
-    table: PhraseTable,
-    words: _Words,
-    known: Cooccurrence,
-    similar: Floats,
-    probability: Floats | None,
-    refused: Collection[tuple[str, ...]],
-    most: int,
-) -> list[Suggestion]:
-    """The phrases of condition i, best first."""
-    counts = table.counts
-    said, reasons = words.says(i)
-    parts = records_say(i, table, known, similar)
-    if probability is not None:
-        parts["model"] = model_says(table, cohort.A[:, i], probability[:, i])
-    score = START + said + sum(parts.values())
-    precision = _with_labels(expit(score), cohort, table, i)
-    fires = np.asarray(table.has.T @ cohort.A[:, i].astype(np.int64))
-    gained = counts - fires
-    rank = logit(np.clip(precision, 1e-6, 1 - 1e-6)) + GAIN * np.log(np.maximum(gained, 1))
-    good = (gained >= LEAST_GAINED) & (precision >= LIKELY)
-    out: list[Suggestion] = []
-    taken: list[tuple[str, ...]] = []
-    for k in sorted(np.flatnonzero(good).tolist(), key=lambda k: -rank[k]):
-        phrase = table.phrases[k]
-        mine = plain_words(phrase.phrase)
-        if mine in refused or any(_inside(shorter, mine) for shorter in taken):
-            continue
-        why = [
-            *reasons.get(k, []),
-            *(_explain(source, values[k], i, k, table, known) for source, values in parts.items()),
-        ]
-        why += _label_reason(cohort, table, i, k)
-        out.append(
-            Suggestion(
-                condition=cohort.conditions[i],
-                phrase=phrase.phrase,
-                key=phrase.key,
-                system=phrase.system,
-                label=phrase.label,
-                score=round(float(rank[k]), 3),
-                precision=round(float(precision[k]), 3),
-                fires=int(counts[k]),
-                gained=int(gained[k]),
-                why=tuple(sorted((r for r in why if abs(r.log_odds) >= 0.1), key=lambda r: -r.log_odds)),
-                overlaps=overlaps(cohort, table.rows(k).astype(np.intp), i)[:3],
-            )
-        )
-        if phrase.key == "notes":
-            taken.append(mine)
-        if len(out) == most:
-            break
-    return out
+class _Ranking:
+    """Ranks the candidates of a cohort for one condition after another."""
 
-
-# ---- what the words say
-
-
-class _Words:
-    """What words say of every candidate, by condition."""
-
-    def __init__(self, cohort: Cohort, table: PhraseTable, meanings: Meanings) -> None:
+    def __init__(self, cohort: Cohort, table: PhraseTable, meanings: Meanings, probability: Floats | None) -> None:
+        self.cohort, self.table, self.probability = cohort, table, probability
+        self.known, self.similar = cooccurrence_of(cohort, table), alike(table.neighbours, table.anchor_neighbours)
         self.read = [read(p.words, meanings) for p in table.phrases]
         counts = {p.words: int(c) for p, c in zip(table.phrases, table.counts, strict=True) if p.key == "notes"}
         for i, condition in enumerate(cohort.vocabulary.anchors.conditions):
             fires = int(cohort.A[:, i].sum())  # an anchor's own word has left the candidates
             for anchor in condition.anchors:
                 counts.setdefault(plain_words(anchor.value), fires)
-        self.conditions = [ConditionWords(c, meanings, counts) for c in cohort.vocabulary.anchors.conditions]
+        self.words = [ConditionWords(c, meanings, counts) for c in cohort.vocabulary.anchors.conditions]
 
-    def says(self, i: int) -> tuple[Floats, dict[int, list[Reason]]]:
-        """(K,) log odds, and the reasons of candidates that have some."""
-        reasons = {k: found for k, words in enumerate(self.read) if (found := self.conditions[i].reasons(words))}
+    def of(self, i: int, refused: Collection[tuple[str, ...]], most: int) -> list[Suggestion]:
+        """The phrases of condition i, best first."""
+        table, anchor = self.table, self.cohort.A[:, i]
+        said, reasons = self.words_say(i)
+        parts = records_say(i, table, self.known, self.similar)
+        if self.probability is not None:
+            parts["model"] = model_says(table, anchor, self.probability[:, i])
+        precision = self.with_labels(expit(START + said + sum(parts.values())), i)
+        gained = table.counts - np.asarray(table.has.T @ anchor.astype(np.int64))
+        rank = logit(np.clip(precision, 1e-6, 1 - 1e-6)) + GAIN * np.log(np.maximum(gained, 1))
+        good = (gained >= LEAST_GAINED) & (precision >= LIKELY)
+        out: list[Suggestion] = []
+        taken: list[tuple[str, ...]] = []
+        for k in sorted(np.flatnonzero(good).tolist(), key=lambda k: -rank[k]):
+            phrase = table.phrases[k]
+            mine = plain_words(phrase.phrase)
+            if mine in refused or any(_inside(shorter, mine) for shorter in taken):
+                continue
+            why = [*reasons.get(k, []), *(self.explain(source, values[k], i, k) for source, values in parts.items())]
+            why += self.label_reason(i, k)
+            out.append(
+                Suggestion(
+                    condition=self.cohort.conditions[i],
+                    phrase=phrase.phrase,
+                    key=phrase.key,
+                    system=phrase.system,
+                    label=phrase.label,
+                    score=round(float(rank[k]), 3),
+                    precision=round(float(precision[k]), 3),
+                    fires=int(table.counts[k]),
+                    gained=int(gained[k]),
+                    why=tuple(sorted((r for r in why if abs(r.log_odds) >= 0.1), key=lambda r: -r.log_odds)),
+                    overlaps=overlaps(self.cohort, table.rows(k).astype(np.intp), i)[:3],
+                )
+            )
+            if phrase.key == "notes":
+                taken.append(mine)
+            if len(out) == most:
+                break
+        return out
+
+    def words_say(self, i: int) -> tuple[Floats, dict[int, list[Reason]]]:
+        """(K,) log odds from the words alone, and candidate -> reasons, where it has reasons."""
+        reasons = {k: found for k, words in enumerate(self.read) if (found := self.words[i].reasons(words))}
         said = np.zeros(len(self.read))
         for k, found in reasons.items():
             best = max(r.log_odds for r in found)
             said[k] = best if best > 0 else sum(r.log_odds for r in found)
         return said, reasons
 
+    def with_labels(self, p: Floats, i: int) -> Floats:
+        """(K,) precision of each candidate, given p (K,) and the labelled visits that have it."""
+        if self.cohort.Y is None:
+            return p
+        labelled = self.cohort.labelled
+        true, count = (self.table.has.T @ rows.astype(float) for rows in (self.cohort.Y[:, i] & labelled, labelled))
+        joined: Floats = (PSEUDO * p + true) / (PSEUDO + count)
+        return joined
 
-# ---- what labels say
+    def explain(self, source: str, value: float, i: int, k: int) -> Reason:
+        """What a source says about candidate k, in a sentence."""
+        fires, expected, count = self.known.fires[k, i], self.known.expected[k, i], self.table.counts[k]
+        says = {
+            "neighbours": "stands between the same words as the anchor",
+            "context": f"{self.known.share[k, i]:.0%} of its visits look like the condition's",
+            "instead": f"stands beside the anchor in {fires:.0f} visits where {expected:.0f} were expected",
+            "beside": f"the anchor fires in {fires / max(count, 1):.0%} of its visits",
+            "elsewhere": "another condition's anchor keeps more of its company",
+            "model": "the model's probability where the anchor is silent",
+        }[source]
+        return Reason(source, round(float(value), 2), says)
 
-
-def _with_labels(p: Floats, cohort: Cohort, table: PhraseTable, i: int) -> Floats:
-    """(K,) precision of each candidate, given p (K,) and the labelled visits that have it."""
-    if cohort.Y is None:
-        return p
-    true, labelled = (table.has.T @ rows.astype(float) for rows in (cohort.Y[:, i] & cohort.labelled, cohort.labelled))
-    joined: Floats = (PSEUDO * p + true) / (PSEUDO + labelled)
-    return joined
-
-
-# ---- telling a person
-
-
-def _explain(source: str, value: float, i: int, k: int, table: PhraseTable, known: Cooccurrence) -> Reason:
-    fires, expected, count = known.fires[k, i], known.expected[k, i], table.counts[k]
-    says = {
-        "neighbours": "stands between the same words as the anchor",
-        "context": f"{known.share[k, i]:.0%} of its visits look like the condition's",
-        "instead": f"stands beside the anchor in {fires:.0f} visits where {expected:.0f} were expected",
-        "beside": f"the anchor fires in {fires / max(count, 1):.0%} of its visits",
-        "elsewhere": "another condition's anchor keeps more of its company",
-        "model": "the model's probability where the anchor is silent",
-    }[source]
-    return Reason(source, round(float(value), 2), says)
-
-
-def _label_reason(cohort: Cohort, table: PhraseTable, i: int, k: int) -> list[Reason]:
-    if cohort.Y is None:
-        return []
-    rows = table.rows(k)
-    rows = rows[cohort.labelled[rows]]
-    if not rows.size:
-        return []
-    true = int(cohort.Y[rows, i].sum())
-    log_odds = float(logit((true + 0.5) / (rows.size + 1)))
-    return [Reason("labels", round(log_odds, 2), f"{true} of {rows.size} labelled visits with it have the condition")]
-
-
-# ---- which candidates
+    def label_reason(self, i: int, k: int) -> list[Reason]:
+        """What labelled visits with candidate k say, if there are any."""
+        rows = self.table.rows(k)
+        rows = rows[self.cohort.labelled[rows]]
+        if self.cohort.Y is None or not rows.size:
+            return []
+        true = int(self.cohort.Y[rows, i].sum())
+        odds = round(float(logit((true + 0.5) / (rows.size + 1))), 2)
+        return [Reason("labels", odds, f"{true} of {rows.size} labelled visits with it have the condition")]
 
 
 def _free(table: PhraseTable, cohort: Cohort) -> PhraseTable:

@@ -7,16 +7,16 @@ Beta(y + 1/2, k - y + 1/2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy.stats import beta
 
 from whatelse.annotators.anchor_checks import Overlap, overlaps
 from whatelse.annotators.anchor_uses import Excerpt, as_anchor, mentions
+from whatelse.annotators.label_set import LabelSet
 from whatelse.cohort import Cohort
-from whatelse.errors import CohortError
 from whatelse.visits import Visit
 
 Answer = Literal["yes", "no", "skip", "undo", "stop"]
@@ -47,10 +47,6 @@ class Worth:
     yes: int = 0
     precision: tuple[float, float, float] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 def try_phrase(
     cohort: Cohort,
@@ -60,33 +56,36 @@ def try_phrase(
     *,
     key: str = "notes",
     system: str | None = None,
+    labels: LabelSet | None = None,
     looks: int = 10,
     seed: int = 0,
 ) -> tuple[Worth, list[Excerpt]]:
     """What it would be worth in the cohort's visits, and `looks` of them at random to judge. Reads the records once.
 
+    A condition that the cohort does not have is taken for a new one: it has no anchors and no labels there.
     Memory: an excerpt of some 200 characters for each visit that has the phrase.
+
+    labels  of the cohort's visits; None: the cohort's own
     """
-    if condition not in cohort.conditions:
-        raise CohortError(f"{condition!r} is not a condition of this cohort; it has {', '.join(cohort.conditions)}")
-    i = cohort.conditions.index(condition)
+    said = LabelSet.of_cohort(cohort) if labels is None else labels
+    i = cohort.conditions.index(condition) if condition in cohort.conditions else -1
     row_of = {str(visit): row for row, visit in enumerate(cohort.ids)}
     anchor = as_anchor(phrase, key, system)
     known = (visit for visit in visits if visit.id in row_of)
     vocabulary = cohort.vocabulary
     found = {row_of[e.visit]: e for _, e in mentions(known, [anchor], vocabulary.rules, vocabulary.lexicon)}
     rows = np.array(sorted(found), dtype=np.intp)
-    labelled = rows[cohort.labelled[rows]] if cohort.Y is not None else rows[:0]
+    labelled = rows[said.known[rows, i]] if i >= 0 else rows[:0]
     worth = Worth(
         condition=condition,
         phrase=phrase,
         key=key,
         fires=int(rows.size),
-        gained=int((~cohort.A[rows, i]).sum()),
-        anchored=int(cohort.A[:, i].sum()),
+        gained=int((~cohort.A[rows, i]).sum()) if i >= 0 else int(rows.size),
+        anchored=int(cohort.A[:, i].sum()) if i >= 0 else 0,
         overlaps=overlaps(cohort, rows, i)[:3],
         labelled=int(labelled.size),
-        true=int(cohort.Y[labelled, i].sum()) if cohort.Y is not None else 0,
+        true=int((said.probability[labelled, i] > 0.5).sum()),
     )
     chosen = np.random.default_rng(seed).permutation(rows)[:looks]
     return worth, [found[row] for row in chosen.tolist()]

@@ -107,15 +107,13 @@ class ConditionWords:
             return _reason("knowledge", "same", f"means {_shown(meant[SAME])}")
         if NEAR in meant:
             return _reason("knowledge", "near", f"goes with {_shown(meant[NEAR])}")
-        if (other := _first_same(said.means)) is not None:
-            return _reason("knowledge", "other", f"means {_shown(other)}")
-        for meaning in said.inside:
-            for concept, how in meaning.items():
-                if how == SAME and concept in self.concepts:
-                    return _reason("knowledge", "holds", f"holds a phrase that means {_shown(concept)}")
-        for meaning in said.inside:
-            if (other := _first_same(meaning)) is not None:
-                return _reason("knowledge", "other", f"holds a phrase that means {_shown(other)}")
+        for concept in _named([said.means]):
+            return _reason("knowledge", "other", f"means {_shown(concept)}")
+        inside = _named(said.inside)
+        for concept in (concept for concept in inside if concept in self.concepts):
+            return _reason("knowledge", "holds", f"holds a phrase that means {_shown(concept)}")
+        for concept in inside:
+            return _reason("knowledge", "other", f"holds a phrase that means {_shown(concept)}")
         return None
 
 
@@ -123,8 +121,9 @@ def _shown(concept: str) -> str:
     return repr(concept.replace("_", " "))
 
 
-def _first_same(meaning: Mapping[str, str]) -> str | None:
-    return next((concept for concept, how in meaning.items() if how == SAME), None)
+def _named(meanings: Iterable[Mapping[str, str]]) -> list[str]:
+    """The concepts that phrases name, in order."""
+    return [concept for meaning in meanings for concept, how in meaning.items() if how == SAME]
 
 
 def _runs_inside(words: Words) -> Iterable[Words]:

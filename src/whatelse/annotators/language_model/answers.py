@@ -45,7 +45,7 @@ def read_answers(text: str, conditions: Sequence[str], record: str) -> dict[str,
     if entries is None:
         return None
     by_name = {_plain(name): name for name in conditions}
-    stands = _Words(record)
+    blank = _blank(record)
     found: dict[str, Answer] = {}
     for condition, said, words in entries:
         name = by_name.get(_plain(condition))
@@ -53,7 +53,7 @@ def read_answers(text: str, conditions: Sequence[str], record: str) -> dict[str,
         if name is None or meaning not in MEANING:
             continue
         value = MEANING[meaning]
-        quoted = words[:LONGEST_WORDS] if isinstance(words, str) and words in stands else ""
+        quoted = words[:LONGEST_WORDS] if isinstance(words, str) and _stands(words, blank) else ""
         answer = Answer(value, quoted, UNKNOWN if value is None else ANSWERED)
         if value and not quoted:
             answer = Answer(None, "", UNSUPPORTED)
@@ -71,18 +71,10 @@ def looks_refused(text: str) -> bool:
     return bool(REFUSALS.search(text[:400]))
 
 
-class _Words:
-    """`words in _Words(record)`: whether a quotation stands in the record, whatever its case and blanks.
-
-    Parts of a quotation that "..." separates are looked up one by one.
-    """
-
-    def __init__(self, record: str) -> None:
-        self._record = _blank(record)
-
-    def __contains__(self, words: str) -> bool:
-        parts = [_blank(part).strip(" '\"“”.,;") for part in re.split(r"\.\.\.|…", words)]
-        return any(parts) and all(part in self._record for part in parts)
+def _stands(words: str, record: str) -> bool:
+    """Whether a quotation stands in a record (as `_blank` has it); parts that "..." separates are looked up each."""
+    parts = [_blank(part).strip(" '\"“”.,;") for part in re.split(r"\.\.\.|…", words)]
+    return any(parts) and all(part in record for part in parts)
 
 
 def _blank(text: str) -> str:
@@ -117,7 +109,7 @@ def _entries(found: Any) -> list[tuple[str, Any, Any]] | None:
     if isinstance(found, dict) and isinstance(found.get("answers"), list | dict):
         found = found["answers"]
     if isinstance(found, dict):
-        found = [{"condition": name, **_as_object(value)} for name, value in found.items()]
+        found = [{"condition": name, **(v if isinstance(v, dict) else {"answer": v})} for name, v in found.items()]
     if not isinstance(found, list):
         return None
     return [
@@ -125,7 +117,3 @@ def _entries(found: Any) -> list[tuple[str, Any, Any]] | None:
         for each in found
         if isinstance(each, dict) and isinstance(each.get("condition"), str)
     ]
-
-
-def _as_object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"answer": value}

@@ -26,6 +26,7 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds between tries
 LARGEST = 4_000_000  # bytes of an answer
 CHARACTERS = 4  # of a token, about
 AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
+NO_ADDRESS = "--endpoint needs an address such as http://127.0.0.1:8000/v1"
 NO_JSON_MODE = {400, 422}  # what servers say that do not know `response_format`
 
 
@@ -60,23 +61,18 @@ class Endpoint:
             parts = urlsplit(given)
             port = parts.port or {"http": 80, "https": 443}[parts.scheme]
         except (ValueError, KeyError):
-            raise EndpointError("--endpoint needs an address such as http://127.0.0.1:8000/v1") from None
+            raise EndpointError(NO_ADDRESS) from None
         host = (parts.hostname or "").lower()
         if not host or parts.query or parts.fragment or parts.username or parts.password:
-            raise EndpointError(
-                "--endpoint needs an address such as http://127.0.0.1:8000/v1, without password and question mark; "
-                "a key is given in the environment variable WHATELSE_LLM_KEY"
-            )
+            raise EndpointError(f"{NO_ADDRESS}, without password and question mark; a key goes in WHATELSE_LLM_KEY")
         try:
             found = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)})
         except OSError:
             raise EndpointError(f"the host {host!r} of --endpoint is not known: check the address") from None
         outside = not all(_inside(address) for address in found)
         if outside and host != (allow_remote or "").lower():
-            raise EndpointError(
-                f"{host} is outside: records are sent to loopback and private addresses only. If this host may have "
-                f"them, say so with --allow-remote {host}"
-            )
+            only = "records are sent to loopback and private addresses only"
+            raise EndpointError(f"{host} is outside: {only}. If it may have them, say --allow-remote {host}")
         if outside and parts.scheme != "https":
             raise EndpointError(f"{host} is outside: records are sent there by https only")
         number = f"[{found[0]}]" if ":" in found[0] else found[0]
@@ -130,11 +126,6 @@ class Client:
     async def __aexit__(self, *problem: object) -> None:
         await self._http.aclose()
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of all questions and answers."""
-        return self.asked + self.answered
-
     async def ask(self, messages: Sequence[Mapping[str, str]], *, seed: int = 0) -> Reply:
         """Put one question. NoAnswer after TRIES tries, EndpointError where asking again cannot help."""
         question: dict[str, Any] = {"model": self._model, "messages": list(messages), "temperature": 0, "seed": seed}
@@ -160,10 +151,8 @@ class Client:
                 return reply
             reason = f"status {status}"
             if status in (401, 403, 404) or 300 <= status < 400:
-                raise EndpointError(
-                    f"the language model's server answers with status {status}: check --endpoint, --model and the key "
-                    "in WHATELSE_LLM_KEY"
-                )
+                advice = "check --endpoint, --model and the key in WHATELSE_LLM_KEY"
+                raise EndpointError(f"the language model's server answers with status {status}: {advice}")
             if status in NO_JSON_MODE and self._json_mode:
                 self._json_mode = False
             elif status not in AGAIN:

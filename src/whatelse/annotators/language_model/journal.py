@@ -98,9 +98,8 @@ class Journal:
             raise InputError("is not a Parquet file, or is damaged: choose another --out", file=self.out) from None
         if table.schema != SCHEMA:
             raise InputError("is no file of votes that 'whatelse annotate' wrote: choose another --out", file=self.out)
-        for column, own in (("annotator", self.annotator), ("prompt", self.prompt)):
-            if others := set(table.column(column).to_pylist()) - {own}:
-                self._differs(column, others)
+        for column in ("annotator", "prompt"):
+            self._check_own(column, set(table.column(column).to_pylist()))
         return table
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -110,16 +109,16 @@ class Journal:
                 line = json.loads(text)
             except ValueError:
                 continue
-            for column, own in (("annotator", self.annotator), ("prompt", self.prompt)):
-                if line[column] != own:
-                    self._differs(column, {line[column]})
+            for column in ("annotator", "prompt"):
+                self._check_own(column, {line[column]})
             yield line
 
-    def _differs(self, column: str, others: set[str]) -> None:
-        own = {"annotator": self.annotator, "prompt": self.prompt}[column]
-        raise InputError(
-            f"holds votes of {column} {min(others)!r}, and this run is of {own!r}: choose another --out", file=self.out
-        )
+    def _check_own(self, column: str, found: set[str]) -> None:
+        """InputError if votes are of another annotator or prompt than those of this run."""
+        if not (others := found - {getattr(self, column)}):
+            return
+        problem = f"holds votes of {column} {min(others)!r}, and this run is of {getattr(self, column)!r}"
+        raise InputError(f"{problem}: choose another --out", file=self.out)
 
 
 def _rows(line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -48,11 +48,8 @@ def describe(anchors: AnchorSet, base: Knowledge | None = None) -> tuple[Descrip
         common = sorted((f for f, share in entry.findings.items() if share >= LEAST_SHARE), key=entry.findings.get)  # type: ignore[arg-type]
         findings = tuple(base.title(name).lower() for name in reversed(common))
         mistaken = tuple(base.title(name).lower() for name in entry.mistaken_for if name not in parts)
-        out.append(
-            Description(
-                condition.name, condition.title, entry.names[:MOST_NAMES], findings[:MOST_FINDINGS], mistaken[:3]
-            )
-        )
+        shown = entry.names[:MOST_NAMES], findings[:MOST_FINDINGS], mistaken[:3]
+        out.append(Description(condition.name, condition.title, *shown))
     return tuple(out)
 
 

@@ -45,11 +45,8 @@ class Redactor:
         words = found[0].split()
         begins = not before or before[-1] in ".!?:;\n"
         for at in range(int(begins), len(words)):
-            if not self._ordinary(words[at]):
+            plain = words[at].lower().removesuffix("'s").removesuffix("’s")
+            abbreviation = words[at].isupper() and len(words[at]) <= 5  # or a mark of this class
+            if plain not in self._known and not abbreviation:
                 return " ".join([*words[:at], "NAME"])
         return found[0]
-
-    def _ordinary(self, word: str) -> bool:
-        """Whether a capitalised word is no name: a known word, an abbreviation, or a mark of this class."""
-        plain = word.lower().removesuffix("'s").removesuffix("’s")
-        return plain in self._known or (word.isupper() and len(word) <= 5)

@@ -21,14 +21,6 @@ ANSWER_TOKENS = 25  # of one condition, about
 SPEED = 40.0  # tokens of an answer in a second, about
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Where a run stops: tokens of questions and answers, and seconds. None: no limit."""
-
-    tokens: int | None = None
-    seconds: float | None = None
-
-
 @dataclass
 class Count:
     """What a run did.
@@ -83,13 +75,16 @@ async def annotate(
     weights: dict[str, float] | None = None,
     concurrency: int = 4,
     second: float = 0.0,
-    budget: Budget = Budget(),  # noqa: B008
+    most_tokens: int | None = None,
+    most_seconds: float | None = None,
     report: Report = lambda count: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Count:
     """Ask about every visit that the journal does not have yet.
 
-    second  share of the visits that are asked about twice, chosen by their ids
+    second        share of the visits that are asked about twice, chosen by their ids
+    most_tokens, most_seconds   where the run stops; tokens are those of questions and answers
+
     EndpointError if the server cannot be used or FAILED_IN_A_ROW visits get no answer.
     """
     count, began, in_a_row = Count(), clock(), 0
@@ -98,8 +93,10 @@ async def annotate(
     async def work() -> None:
         nonlocal in_a_row
         for visit in waiting:
-            if not count.stopped:
-                count.stopped = _over(budget, client.tokens, clock() - began)
+            if most_tokens is not None and client.asked + client.answered >= most_tokens:
+                count.stopped = count.stopped or f"the budget of {most_tokens:,} tokens is spent"
+            elif most_seconds is not None and clock() - began >= most_seconds:
+                count.stopped = count.stopped or f"the budget of {most_seconds / 60:g} minutes is spent"
             if count.stopped:
                 return
             record = prompt.record(visit)
@@ -111,9 +108,9 @@ async def annotate(
                 count.failed += 1
                 count.reasons[problem.reason] += 1
                 if in_a_row >= FAILED_IN_A_ROW:
+                    advice = "answers so far are kept; run the same command again when the server is back"
                     raise EndpointError(
-                        f"{in_a_row} visits in a row got no answer ({problem.reason}): what was answered is kept; run "
-                        "the same command again when the server is back"
+                        f"{in_a_row} visits in a row got no answer ({problem.reason}): {advice}"
                     ) from None
                 continue
             in_a_row = 0
@@ -156,14 +153,6 @@ async def _ask_until_read(
 def chosen(visit: str, share: float) -> bool:
     """Whether a visit is among the share that is asked about twice. Depends on the id alone."""
     return int.from_bytes(sha256(visit.encode()).digest()[:4], "big") < share * 2**32
-
-
-def _over(budget: Budget, tokens: int, seconds: float) -> str:
-    if budget.tokens is not None and tokens >= budget.tokens:
-        return f"the budget of {budget.tokens:,} tokens is spent"
-    if budget.seconds is not None and seconds >= budget.seconds:
-        return f"the budget of {budget.seconds / 60:g} minutes is spent"
-    return ""
 
 
 def _add(count: Count, first: dict[str, Answer], again: dict[str, Answer] | None) -> None:

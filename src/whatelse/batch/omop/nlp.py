@@ -105,13 +105,10 @@ class Mentions:
         name = self._vocabulary.names[found.finding]
         condition = name.removeprefix(ANCHOR) if name.startswith(ANCHOR) else None
         said = f"condition={condition}" if condition else f"finding={name}"
+        codes = [c.code for c in self._codings.drafts.get(condition or "", ()) if c.system == "snomed"]
+        concept = next((self._concepts[c] for c in codes if c in self._concepts), 0)  # 0: none that this CDM has
         return (
             FIRST + self._count, piece.note, 0, snippet[:250], str(start + piece.cut), piece.text[start:end][:250],
-            self._concept(condition), 0, SYSTEM, self._now.date(), self._now,
+            concept, 0, SYSTEM, self._now.date(), self._now,
             "N" if found.negated else "Y", None, f"{said};model={self._model}"[:2000],
         )  # fmt: skip
-
-    def _concept(self, condition: str | None) -> int:
-        """The concept of a condition, where this CDM's records have it; else 0, as OMOP has it."""
-        codes = self._codings.drafts.get(condition or "", ())
-        return next((self._concepts[c.code] for c in codes if c.system == "snomed" and c.code in self._concepts), 0)

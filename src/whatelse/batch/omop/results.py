@@ -25,9 +25,10 @@ from whatelse.batch.omop import nlp
 from whatelse.errors import InputError
 from whatelse.io.files import writing
 from whatelse.sources.address import hide_password
-from whatelse.sources.omop.tables import check_name, duckdb_file, rows, sql_engine
+from whatelse.sources.omop.tables import check_name, duckdb_file, sql_engine
 
 COLUMNS: dict[str, dict[str, str]] = nlp.TABLES["cohort"]
+STEPS = ("visits at or above the threshold", "within an observation period", "overlapping visits of a person joined")
 PERSON = 56  # concept of a cohort's subjects: Person
 
 
@@ -50,14 +51,9 @@ class Results:
 
 def stays(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, Stay], dict[int, list[tuple[date, date]]]]:
     """Visit id -> its stay, and person -> observation periods, of tables that are loaded."""
-    query = (
-        "SELECT visit_occurrence_id AS id, person_id, visit_start_date AS s, visit_end_date AS e FROM visit_occurrence"
-    )
-    found = {
-        str(r["id"]): Stay(r["person_id"], r["s"], max(r["s"], r["e"] or r["s"]))
-        for r in rows(connection, query)
-        if r["s"]
-    }
+    query = "SELECT visit_occurrence_id, person_id, visit_start_date, visit_end_date FROM visit_occurrence"
+    visits = connection.execute(query).fetchall()
+    found = {str(visit): Stay(person, s, max(s, e or s)) for visit, person, s, e in visits if s}
     periods: dict[int, list[tuple[date, date]]] = {}
     for row in connection.execute("SELECT * FROM observation_period").fetchall():
         if None not in row:
@@ -94,29 +90,18 @@ def make_results(
         held = [h for stay in picked if (h := _within(stay, periods)) is not None] if periods else picked
         merged = _merged(held)
         cohort += [(number, s.person, s.start, s.end) for s in merged]
-        steps = [("visits at or above the threshold", picked), ("within an observation period", held)]
-        steps.append(("overlapping visits of a person joined", merged))
         before = picked
-        for reason, (text, now) in enumerate(steps, start=1):
+        for reason, (text, now) in enumerate(zip(STEPS, (picked, held, merged), strict=True), start=1):
             people = len({s.person for s in now})
             lost = len({s.person for s in before}) - people
             attrition.append((number, len(now), people, reason, text, len(before) - len(now), lost))
             before = now
-    definitions = [
-        (
-            number,
-            f"whatelse: {c}",
-            f"emergency visits with P({c}) >= {threshold:g}; {about}"[:1000],
-            0,
-            "",
-            PERSON,
-            today,
-        )
-        for number, c in zip(ids, conditions, strict=True)
-    ]
-    names = [
-        (number, "whatelse_" + re.sub(r"[^a-z0-9]+", "_", c.lower())) for number, c in zip(ids, conditions, strict=True)
-    ]
+    definitions: list[tuple[Any, ...]] = []
+    names: list[tuple[Any, ...]] = []
+    for number, c in zip(ids, conditions, strict=True):
+        said = f"emergency visits with P({c}) >= {threshold:g}; {about}"[:1000]
+        definitions.append((number, f"whatelse: {c}", said, 0, "", PERSON, today))
+        names.append((number, "whatelse_" + re.sub(r"[^a-z0-9]+", "_", c.lower())))
     return Results({"": cohort, "_definition": definitions, "_set": names, "_attrition": attrition}, tuple(ids))
 
 
@@ -182,7 +167,11 @@ def _to_folder(outputs: Sequence[Output], folder: Path) -> Counter[str]:
     written = Counter({output.name: 0 for output in outputs})
     for output in outputs:
         file = folder / f"{output.name}.csv"
-        kept = _kept(file, list(output.columns).index(output.key), {str(value) for value in output.values})
+        replaced, kept = {str(value) for value in output.values}, list[list[str]]()
+        if file.is_file():  # rows of others stay
+            column = list(output.columns).index(output.key)
+            with file.open(encoding="utf-8", newline="") as there:
+                kept = [row for row in list(csv.reader(there))[1:] if row and row[column] not in replaced]
         with writing(file) as raw:
             stream = io.TextIOWrapper(raw, "utf-8", newline="")
             writer = csv.writer(stream)
@@ -193,14 +182,6 @@ def _to_folder(outputs: Sequence[Output], folder: Path) -> Counter[str]:
                 written[output.name] += len(batch)
             stream.detach()
     return written
-
-
-def _kept(file: Path, column: int, replaced: set[str]) -> list[list[str]]:
-    """Rows of others in a file that is there already."""
-    if not file.is_file():
-        return []
-    with file.open(encoding="utf-8", newline="") as stream:
-        return [row for row in list(csv.reader(stream))[1:] if row and row[column] not in replaced]
 
 
 def _to_duckdb(outputs: Sequence[Output], file: Path, schema: str) -> Counter[str]:

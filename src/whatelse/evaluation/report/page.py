@@ -72,9 +72,8 @@ def render(results: dict[str, Any], command: str = "") -> str:
 def _facts(results: dict[str, Any]) -> list[tuple[str, str]]:
     """The few figures at the head of the page: (value, what it is)."""
     rows = {row["model"]: row for row in results["rows"]}
-    facts = [
-        (f"{rows[name]['accuracy']:.3f}", f"accuracy, {name}") for name in (OURS, FINAL, NAIVE, ORACLE) if name in rows
-    ]
+    shown = [name for name in (OURS, FINAL, NAIVE, ORACLE) if name in rows]
+    facts = [(f"{rows[name]['accuracy']:.3f}", f"accuracy, {name}") for name in shown]
     return facts + [
         (f"{entry['share']:.0%}", f"of naive to oracle, {entry['model']}")
         for entry in results["closed"]

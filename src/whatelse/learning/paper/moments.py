@@ -20,30 +20,27 @@ minimum (KL = 0).
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit, prange
 from numpy.typing import ArrayLike
+from scipy.special import xlog1py, xlogy
 
 from whatelse.annotators import NoiseRates
 from whatelse.errors import ModelError
-from whatelse.noisyor.blocks import Blocks, matrix
+from whatelse.noisyor.blocks import Arrays, Blocks, as_blocks, matrix
 from whatelse.noisyor.mle import edit_anchors
 from whatelse.noisyor.params import NoisyOr
 from whatelse.types import Floats, Ints
 
-ROWS_AT_ONCE = 100_000
-MAX_STEPS = 200
-TOLERANCE = 1e-11  # nats a visit
+HALVINGS = 60  # of an interval in which a minimum is looked for: to the last bit
 TINY = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """All that the moments need of the visits. Exact integers; counts of parts merge into those of the whole.
+    """All that the moments need of the visits, as exact integers.
 
     visits   N
     anchors  (m,)   visits with the anchor
@@ -59,32 +56,16 @@ class Counts:
     @classmethod
     def of(cls, X: sp.csr_matrix | Blocks, anchor_columns: ArrayLike) -> Counts:
         """Count visits with findings X (N, n), sparse 0/1. O(sum over visits of anchors on times findings on)."""
-        if isinstance(X, Blocks):
-            columns, n = np.asarray(anchor_columns, np.int64), X.shape[1]
-            found = X.total(lambda block: vars(cls.of(matrix(block, n), columns)))
-            return cls(int(found["visits"]), found["anchors"], found["findings"], found["both"])
-        columns = np.asarray(anchor_columns, np.int64)
-        n = X.shape[1]
+        columns, (visits, n) = np.asarray(anchor_columns, np.int64), X.shape
         if columns.ndim != 1 or (len(columns) and not 0 <= columns.min() <= columns.max() < n):
             raise ModelError(f"anchor columns must be {columns.size} numbers from 0 to {n - 1}")
-        both = np.zeros((len(columns), n), np.int64)
-        findings = np.zeros(n, np.int64)
-        for start in range(0, X.shape[0], ROWS_AT_ONCE):
-            rows = sp.csr_matrix(X[start : start + ROWS_AT_ONCE]).astype(np.int64)
-            both += (rows[:, columns].T @ rows).toarray()
-            findings += np.asarray(rows.sum(0)).ravel()
-        return cls(X.shape[0], findings[columns], findings, both)
 
-    def merge(self, other: Counts) -> Counts:
-        """The counts of both sets of visits together."""
-        if self.both.shape != other.both.shape:
-            raise ModelError(f"counts of shapes {self.both.shape} and {other.both.shape} cannot be merged")
-        return Counts(
-            self.visits + other.visits,
-            self.anchors + other.anchors,
-            self.findings + other.findings,
-            self.both + other.both,
-        )
+        def of_block(block: Arrays) -> Arrays:
+            rows = matrix(block, n).astype(np.int64)
+            return {"both": (rows[:, columns].T @ rows).toarray(), "findings": np.asarray(rows.sum(0)).ravel()}
+
+        found = as_blocks(X).total(of_block)
+        return cls(visits, found["findings"][columns], found["findings"], found["both"])
 
     @property
     def rates(self) -> tuple[Floats, Floats]:
@@ -96,17 +77,17 @@ class Counts:
         return q1, q0
 
 
-def moments_model(counts: Counts, rates: NoiseRates, anchor_columns: ArrayLike, *, shrink: float = 0.0) -> NoisyOr:
+def moments_model(counts: Counts, rates: NoiseRates, anchor_columns: ArrayLike) -> NoisyOr:
     """The moments estimate of the whole model, anchors and priors as the noise rates say.
 
         f_ij = clip((1 - u_1) / (1 - u_0), 1 / (N_i + 2), 1),       l_j = 1 - P(X_j=0) / prod_i (1 - pi_i + pi_i f_ij)
 
     with N_i the visits with anchor i. The second is Quickscore solved for the leak; where it is below 1 / (N + 2), for
     the same reason, it is raised to that. Consistent: on data that obey the model the error falls like 1/sqrt(N).
-    O(m n) whatever the number of visits. `shrink`: see `denoise`.
+    O(m n) whatever the number of visits.
     """
     pi = rates.prior
-    u1, u0 = denoise(counts, rates, shrink)
+    u1, u0 = denoise(counts, rates)
     # f = 0 would let one absent finding rule a condition out whatever else is seen. Counts cannot show that: after
     # k visits without a failure the rule of succession says 1 / (k + 2), which vanishes as visits grow.
     floor = 1 / (counts.anchors[:, None] + 2)
@@ -120,134 +101,40 @@ def moments_model(counts: Counts, rates: NoiseRates, anchor_columns: ArrayLike, 
     return edit_anchors(NoisyOr(pi, fail, leak), columns, rates.sensitivity, rates.false_positive)
 
 
-def denoise(counts: Counts, rates: NoiseRates, shrink: float = 0.0) -> tuple[Floats, Floats]:
-    """u_1 and u_0, each (m, n): P(X_j=1 | Y_i=1) and P(X_j=1 | Y_i=0), within TOLERANCE of the smallest KL.
+def denoise(counts: Counts, rates: NoiseRates) -> tuple[Floats, Floats]:
+    """u_1 and u_0, each (m, n): P(X_j=1 | Y_i=1) and P(X_j=1 | Y_i=0), of the smallest KL.
 
-    shrink  the naive estimate q (the anchor taken for the condition) weighs as much as `shrink` visits with known
-            conditions would: the denoised one is worth n = q (1 - q) / v such visits, v its sampling variance, and
-            u = (n u + shrink q) / (n + shrink). Denoising divides differences by r_1 - r_0, noise included.
+    KL is convex and its only free minimum is the inverse of the equations. So either that is valid and the answer, or
+    the minimum is on a side of the square [0, 1]^2: one unknown at 0 or 1, and the other where the slope of KL, which
+    rises along the side, changes its sign.
     """
     m = counts.both.shape[0]
     if rates.m != m:
         raise ModelError(f"noise rates of {rates.m} conditions: counts have {m} conditions")
     rates.informative()
     q1, q0 = counts.rates
-    r1, r0 = rates.ppv[:, None], rates.fn[:, None]
+    r1, r0, w1 = (
+        np.broadcast_to(x[:, None], q1.shape) for x in (rates.ppv, rates.fn, counts.anchors / max(counts.visits, 1))
+    )
     u1 = ((1 - r0) * q1 - (1 - r1) * q0) / (r1 - r0)
     u0 = (r1 * q0 - r0 * q1) / (r1 - r0)
-    gap = np.zeros_like(u1)
-    share = counts.anchors / max(counts.visits, 1)
-    _minimise(q1, q0, rates.ppv, rates.fn, share, TOLERANCE, u1, u0, gap)
-    if gap.max(initial=0.0) > TOLERANCE:
-        warnings.warn(
-            f"denoising of {(gap > TOLERANCE).sum()} of {gap.size} pairs stopped before tolerance {TOLERANCE:g} "
-            f"(at most {gap.max():.2g} nats a visit from the minimum); the noise rates may be close to useless",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    if shrink:
-        n1, n0 = _worth(counts, q1, q0, r1, r0)
-        u1, u0 = (n1 * u1 + shrink * q1) / (n1 + shrink), (n0 * u0 + shrink * q0) / (n0 + shrink)
+    outside = (u1 < 0) | (u1 > 1) | (u0 < 0) | (u0 > 1)
+    q, r = np.stack([q1, q0])[:, outside], np.stack([r1, r0])[:, outside]
+    w = np.stack([w1, 1 - w1])[:, outside]
+    least = np.full(q.shape[1], np.inf)
+    sides = [(which, end) for which in (1, 0) for end in (0.0, 1.0)]
+    for which, end in sides:  # u_1 or u_0 is at the end
+        fixed, slope = (r * end, 1 - r) if which else ((1 - r) * end, r)
+        low, high = np.zeros(q.shape[1]), np.ones(q.shape[1])
+        for _ in range(HALVINGS):
+            free = (low + high) / 2
+            p = np.clip(fixed + slope * free, TINY, 1 - TINY)
+            rises = (w * slope * (p - q) / (p * (1 - p))).sum(0) > 0
+            low, high = np.where(rises, low, free), np.where(rises, free, high)
+        p = np.clip(fixed + slope * free, 0, 1)
+        kl = -(w * (xlogy(q, p) + xlog1py(1 - q, -p))).sum(0)
+        better = kl < least
+        least = np.where(better, kl, least)
+        for u, value in zip((u1, u0), (end, free) if which else (free, end), strict=True):
+            u[outside] = np.where(better, np.asarray(value), u[outside])
     return u1, u0
-
-
-def _worth(counts: Counts, q1: Floats, q0: Floats, r1: Floats, r0: Floats) -> tuple[Floats, Floats]:
-    """How many visits with known Y=1, and Y=0, would give estimates as precise as the inverse, each (m, n).
-
-    u_1 = ((1 - r_0) q_1 - (1 - r_1) q_0) / (r_1 - r_0) and var q_a = q_a (1 - q_a) / N_a; likewise u_0.
-    """
-    spread1, spread0 = (np.maximum(q * (1 - q), 1e-9) for q in (q1, q0))
-    var1 = spread1 / np.maximum(counts.anchors[:, None], 1)
-    var0 = spread0 / np.maximum(counts.visits - counts.anchors[:, None], 1)
-    scale = (r1 - r0) ** 2
-    n1 = spread1 * scale / ((1 - r0) ** 2 * var1 + (1 - r1) ** 2 * var0)
-    n0 = spread0 * scale / (r0**2 * var1 + r1**2 * var0)
-    return n1, n0
-
-
-@njit(cache=True, parallel=True)
-def _minimise(Q1, Q0, R1, R0, share, tol, U1, U0, gap):  # type: ignore[no-untyped-def]
-    """Minimise KL(u) for every pair, in place, from the inverse of the equations in U1, U0.
-
-    KL is convex and its only free minimum is the inverse. So either that is valid and the answer, or the minimum
-    is on a side of the square [0, 1]^2, one unknown at 0 or 1 and the other on its own simplex: the best of four.
-    `gap` is sum_y max_{v in {0,1}} dKL/du_y (u_y - v), which bounds KL(u) - min KL over the whole square.
-    """
-    m, n = Q1.shape
-    for i in prange(m):
-        w1, r1, r0 = share[i], R1[i], R0[i]
-        w0 = 1.0 - w1
-        for j in range(n):
-            q1, q0 = Q1[i, j], Q0[i, j]
-            u1, u0 = U1[i, j], U0[i, j]
-            if not (0.0 <= u1 <= 1.0 and 0.0 <= u0 <= 1.0):
-                best = np.inf
-                for side in range(4):
-                    end = float(side % 2)
-                    start = min(max(U0[i, j] if side < 2 else U1[i, j], 1e-6), 1.0 - 1e-6)
-                    free = _exponentiated_gradient(q1, q0, r1, r0, w1, w0, side < 2, end, start, 0.5 * tol)
-                    t1, t0 = (end, free) if side < 2 else (free, end)
-                    value = _kl(q1, q0, r1, r0, w1, w0, t1, t0)
-                    if value < best:
-                        best, u1, u0 = value, t1, t0
-            g1, g0, _, _ = _slopes(q1, q0, r1, r0, w1, w0, u1, u0)
-            gap[i, j] = max(g1 * u1, -g1 * (1.0 - u1)) + max(g0 * u0, -g0 * (1.0 - u0))
-            U1[i, j], U0[i, j] = u1, u0
-
-
-@njit(cache=True)
-def _exponentiated_gradient(q1, q0, r1, r0, w1, w0, fixed1, end, u, tol):  # type: ignore[no-untyped-def]
-    """Minimise KL over one unknown, the other fixed at `end`.
-
-    On a simplex of two outcomes an exponentiated gradient step multiplies the odds, u / (1 - u) *= e^{-s}. With
-    s = KL' / (KL'' u (1 - u)) it is a Newton step to first order; it is limited to e^4 and halved while KL rises.
-    """
-    for _ in range(MAX_STEPS):
-        g1, g0, h1, h0 = _slopes(q1, q0, r1, r0, w1, w0, end if fixed1 else u, u if fixed1 else end)
-        g, h = (g0, h0) if fixed1 else (g1, h1)
-        if max(g * u, -g * (1.0 - u)) <= tol:
-            break
-        step = max(-4.0, min(4.0, g / (h * u * (1.0 - u))))
-        value = _kl(q1, q0, r1, r0, w1, w0, end if fixed1 else u, u if fixed1 else end)
-        new = u
-        while abs(step) > 1e-15:
-            scaled = u * np.exp(-step)
-            new = min(max(scaled / (scaled + 1.0 - u), TINY), 1.0 - 1e-15)
-            if _kl(q1, q0, r1, r0, w1, w0, end if fixed1 else new, new if fixed1 else end) <= value + 1e-15:
-                break
-            step *= 0.5
-        if new == u:
-            break
-        u = new
-    return u
-
-
-@njit(cache=True)
-def _kl(q1, q0, r1, r0, w1, w0, u1, u0):  # type: ignore[no-untyped-def]
-    """KL(u) without its constant part: -sum_a w_a (q_a log p_a + (1 - q_a) log(1 - p_a)); infinite if impossible."""
-    p1 = r1 * u1 + (1.0 - r1) * u0
-    p0 = r0 * u1 + (1.0 - r0) * u0
-    total = 0.0
-    for w, q, p in ((w1, q1, p1), (w0, q0, p0)):
-        if w * q > 0.0:
-            total -= w * q * np.log(p) if p > 0.0 else -np.inf
-        if w * (1.0 - q) > 0.0:
-            total -= w * (1.0 - q) * np.log1p(-p) if p < 1.0 else -np.inf
-    return total
-
-
-@njit(cache=True)
-def _slopes(q1, q0, r1, r0, w1, w0, u1, u0):  # type: ignore[no-untyped-def]
-    """First derivatives of KL by u_1 and u_0, then the second ones."""
-    p1 = min(max(r1 * u1 + (1.0 - r1) * u0, TINY), 1.0 - 1e-15)
-    p0 = min(max(r0 * u1 + (1.0 - r0) * u0, TINY), 1.0 - 1e-15)
-    d1 = w1 * (p1 - q1) / (p1 * (1.0 - p1))
-    d0 = w0 * (p0 - q0) / (p0 * (1.0 - p0))
-    c1 = w1 * (q1 / p1**2 + (1.0 - q1) / (1.0 - p1) ** 2)
-    c0 = w0 * (q0 / p0**2 + (1.0 - q0) / (1.0 - p0) ** 2)
-    return (
-        d1 * r1 + d0 * r0,
-        d1 * (1.0 - r1) + d0 * (1.0 - r0),
-        c1 * r1**2 + c0 * r0**2,
-        c1 * (1.0 - r1) ** 2 + c0 * (1.0 - r0) ** 2 + 1e-300,
-    )

@@ -2,11 +2,12 @@
 
 The paper's model selection: visits that learning does not see have one positive anchor hidden, and the epoch and the
 weight decay under which the noisy-or finds it again most often (mean reciprocal rank) win. No label takes part. The
-start is a candidate too: learning that only makes things worse is not used.
+start is a candidate too: learning that only makes things worse is not used. PyTorch is needed only while a course runs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,20 +16,66 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from safetensors.numpy import load_file, save
 
 from whatelse.errors import ModelError
-from whatelse.io.files import write_whole
-from whatelse.learning.paper.nvil.settings import L2_CHOICES, NvilSettings
 from whatelse.noisyor.heldout_metrics import heldout_anchor_draws, heldout_anchor_scores
 from whatelse.noisyor.params import NoisyOr
 from whatelse.types import Bools
 
-__all__ = ["L2_CHOICES", "Course", "HeldoutAnchors", "NvilSettings", "hold_out", "run_course", "run_courses"]
-
 HELD_OUT = 1000
-Watch = Callable[[NoisyOr], dict[str, float]]
-Told = Callable[[str, int, int], None]
+L2_CHOICES = (0.0, 0.1, 0.01, 0.001)
+"""The weight decays among which the paper selects by held-out anchors."""
+
+
+@dataclass(frozen=True)
+class NvilSettings:
+    """The defaults are the paper's; where the paper gives none, that is said.
+
+    epochs          passes over the visits, burn-in included (the paper stops by held-out anchors: any upper limit)
+    burn_in         epochs at the start in which theta is held fixed
+    samples         draws of the conditions for each visit and step
+    learning_rate   of phi and of the baseline
+    theta_rate      the learning rate of theta as a share of that
+    supervised      lambda (no value given; with 1 tags drift away after some hundred epochs, docs/results.md)
+    l2              weight decay on phi without its biases, per visit: the penalty is l2/2 |phi|^2 (see L2_CHOICES)
+    phi_range       phi starts uniform in [-phi_range, phi_range]
+    hidden          tanh units of the baseline
+    minibatch       visits in a step (not given). RMSprop moves a parameter by about the learning rate a step, and the
+                    biases of q must travel from 0 to the log odds of the priors, about -2.5, during burn-in: with
+                    11,000 visits, 50 epochs and a rate of 1e-4 that takes minibatches of about 20. Five times both
+                    minibatch and learning rate moves as far in an epoch at under half the cost
+    smoothing       of the running mean and variance of the signal (not given)
+    rms_decay       of RMSprop's squared gradients (not given: the default of Torch's RMSprop)
+    margin          failures and leaks that are learned start within [margin, 1 - margin]: the sigmoid reaches
+                    neither 0 nor 1 (not given)
+    """
+
+    epochs: int = 200
+    burn_in: int = 50
+    samples: int = 10
+    learning_rate: float = 1e-4
+    theta_rate: float = 0.2
+    supervised: float = 10.0
+    l2: float = 0.0
+    phi_range: float = 0.1
+    hidden: int = 100
+    minibatch: int = 20
+    smoothing: float = 0.8
+    rms_decay: float = 0.99
+    margin: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "burn_in", "learning_rate", "theta_rate", "supervised", "l2", "phi_range"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ModelError(f"{name} is {getattr(self, name)}, must be finite and not negative")
+        for name in ("samples", "hidden", "minibatch"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{name} is {getattr(self, name)}, must be at least 1")
+        for name in ("smoothing", "rms_decay"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ModelError(f"{name} is {getattr(self, name)}, must be at least 0 and below 1")
+        if not 0 < self.margin < 0.5:
+            raise ModelError(f"margin is {self.margin}, must be between 0 and 0.5")
 
 
 def hold_out(visits: int, seed: int, most: int = HELD_OUT) -> Bools:
@@ -124,9 +171,9 @@ def run_course(
     seed: int = 0,
     *,
     every: int = 5,
-    watch: Watch | None = None,
+    watch: Callable[[NoisyOr], dict[str, float]] = lambda model: {},
     checkpoint: Path | None = None,
-    told: Told | None = None,
+    told: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Course:
     """Learn from X (N, n), looking at the model at the start and at every `every`-th epoch after burn-in.
 
@@ -134,70 +181,28 @@ def run_course(
     arguments it goes on where it was stopped. A look costs one posterior for each hidden anchor.
     """
     try:
-        from whatelse.learning.paper.nvil.learner import EpochEnd, fit_nvil
+        from whatelse.learning.paper.nvil import Epoch, fit_nvil
     except ImportError:
         raise ModelError("NVIL needs PyTorch, which is not installed: pip install 'whatelse[nvil]'") from None
 
     name = f"l2 {settings.l2:g}" + ("" if settings.supervised else ", lambda 0")
-    files = _Files.of(checkpoint, settings, seed, start)
-    first = {"anchor": check(start)} | (watch(start) if watch else {})
-    best = files.best(start) or (first["anchor"], 0, start)
-
-    def look(end: EpochEnd) -> None:
-        nonlocal best
-        if told is not None:
-            told(f"NVIL, {name}", end.epoch, settings.epochs)
-        if end.epoch <= settings.burn_in or (end.epoch % every and end.epoch != settings.epochs):
-            return
-        model = end.model()
-        end.notes["anchor"] = check(model)
-        if watch is not None:
-            end.notes.update(watch(model))
-        if end.notes["anchor"] > best[0]:
-            best = end.notes["anchor"], end.epoch, model
-            files.keep(best)
-
-    result = fit_nvil(X, start, anchor_columns, settings, seed, on_epoch=look, checkpoint=files.course)
-    looks = [(0, first), *((r.epoch, r.notes) for r in result.history if "anchor" in r.notes)]
-    return Course(
-        settings,
-        tuple(r.bound for r in result.history),
-        tuple(epoch for epoch, _ in looks),
-        tuple(notes["anchor"] for _, notes in looks),
-        tuple({name: value for name, value in notes.items() if name != "anchor"} for _, notes in looks),
-        best[1],
-        best[2],
-    )
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Where a course keeps its checkpoint and its best model; None throughout where nothing is kept."""
-
-    course: Path | None
-    chosen: Path | None
-
-    @classmethod
-    def of(cls, folder: Path | None, settings: NvilSettings, seed: int, start: NoisyOr) -> _Files:
-        if folder is None:
-            return cls(None, None)
-        folder.mkdir(parents=True, exist_ok=True)
+    if checkpoint is not None:
+        checkpoint.mkdir(parents=True, exist_ok=True)
         origin = f"{int(np.abs(start.fail).sum() * 1e6) % 16**8:08x}"  # courses from other starts have other names
-        name = f"seed{seed}-l2_{settings.l2:g}-lambda_{settings.supervised:g}-{origin}"
-        return cls(folder / f"{name}.course", folder / f"{name}.best")
+        checkpoint /= f"seed{seed}-l2_{settings.l2:g}-lambda_{settings.supervised:g}-{origin}.course"
 
-    def best(self, start: NoisyOr) -> tuple[float, int, NoisyOr] | None:
-        """The best model so far, if the course was stopped and goes on."""
-        if self.course is None or self.chosen is None or not (self.course.exists() and self.chosen.exists()):
-            return None
-        kept = load_file(self.chosen)
-        model = replace(start, fail=kept["fail"], leak=kept["leak"])
-        return float(kept["score"][0]), int(kept["epoch"][0]), model
+    def look(epoch: Epoch, model: Callable[[], NoisyOr]) -> None:
+        told(f"NVIL, {name}", epoch.epoch, settings.epochs)
+        if epoch.epoch > settings.burn_in and (epoch.epoch % every == 0 or epoch.epoch == settings.epochs):
+            now = model()
+            epoch.notes.update(watch(now), score=check(now))
 
-    def keep(self, best: tuple[float, int, NoisyOr]) -> None:
-        """Written before its epoch's checkpoint: cut short in between, that epoch is run again to the same result."""
-        if self.chosen is None:
-            return
-        score, epoch, model = best
-        arrays = {"score": np.array([score]), "epoch": np.array([epoch]), "fail": model.fail, "leak": model.leak}
-        write_whole(self.chosen, save({name: np.ascontiguousarray(value) for name, value in arrays.items()}))
+    first = {**watch(start), "score": check(start)}
+    found = fit_nvil(X, start, anchor_columns, settings, seed, on_epoch=look, checkpoint=checkpoint)
+    looks = [(0, first), *((r.epoch, dict(r.notes)) for r in found.history if "score" in r.notes)]
+    scores = tuple(notes.pop("score") for _, notes in looks)
+    better = found.best is not None and found.best[0].notes["score"] > scores[0]
+    best, model = (found.best[0].epoch, found.best[1]) if better and found.best is not None else (0, start)
+    bound = tuple(r.bound for r in found.history)
+    epochs, watched = zip(*looks, strict=True)
+    return Course(settings, bound, epochs, scores, watched, best, model)

@@ -29,6 +29,7 @@ from whatelse.types import Floats, Ints
 
 FREE, CONFIRMED, REJECTED = 0, 1, 2
 POSSIBLE, NO_STATE = -1, -2  # otherwise: the index of the finding that cannot be as it is
+CLOSE = np.log(4.0)  # log odds from which on company is cause or complication: not explained away
 TINY_LEAK = 1e-280  # stands for a leak of zero in bounds; log(0) has no gain to bound with
 
 
@@ -70,7 +71,8 @@ def lay_out(
 
 
 def _with_company(model: JointModel, query: Query) -> Query:
-    """Confirmed conditions bring their company; what their names brought others for it is taken back."""
+    """Confirmed conditions bring their company, and do not explain away its findings; what their names brought others
+    for it is taken back."""
     yes = query.status == CONFIRMED
     if not (yes.any() and model.evidence.keeps_company):
         return query
@@ -79,7 +81,23 @@ def _with_company(model: JointModel, query: Query) -> Query:
     said = sparse.csr_array((np.ones(index.size, bool), index, start), shape=(query.size, model.n))
     named = yes[:, some] & said[:, anchors].toarray()
     added = yes[:, some] @ model.evidence.company[:, some].T - named @ model.evidence.weight[:, anchors].T
+    for v in np.flatnonzero(yes.any(1)).tolist():
+        here = index[start[v] : start[v + 1]]
+        added[v] += _left_to_company(model, here[model.noisyor.weight[here] > 0], np.flatnonzero(yes[v]))
     return replace(query, evidence=query.evidence + added)
+
+
+def _left_to_company(model: JointModel, present: Ints, confirmed: Ints) -> Floats:
+    """(m,) log odds that confirmed conditions would take from their company by explaining present findings."""
+    noisyor, left = model.noisyor, np.zeros(model.m)
+    leak, weight = noisyor.leak[present], noisyor.weight[present]
+    for c in confirmed.tolist():
+        friends = np.flatnonzero(model.evidence.company[:, c] >= CLOSE)
+        fail, explained = noisyor.fail[np.ix_(friends, present)], 1 - (1 - leak) * noisyor.fail[c, present]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alone, beside = (np.log((1 - (1 - by) * fail) / by) for by in (leak, explained))
+            left[friends] += np.nan_to_num((alone - beside) @ weight, posinf=0.0)
+    return left
 
 
 def _of_looks(query: Query, real: Floats) -> Query:
@@ -102,9 +120,8 @@ def _own_evidence(model: JointModel, present: Any, unobserved: Any) -> Floats:
     if not _is_one(present):
         shared = unobserved is not None and _is_one(unobserved)
         return model.evidence(present, [unobserved] * len(present) if shared else unobserved)
-    here = as_indices(present, model.n, "present")
-    hidden = as_indices([] if unobserved is None else unobserved, model.n, "unobserved")
-    return model.evidence.of_one(here, hidden)
+    own: Floats = model.evidence([present], None if unobserved is None else [unobserved])[0]
+    return own
 
 
 def _checked(

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -15,13 +15,14 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from whatelse.errors import WhatelseError
 from whatelse.server import schemas
 from whatelse.server.policies import ANYONE, Lane, policy
-from whatelse.server.routing import ANY_JSON, Here, Router, Somebody
+from whatelse.server.routing import ANY_JSON, Here, Router, Somebody, kept
 from whatelse.server.security.auth import COOKIE, Gate, address_of
 from whatelse.server.service import Service, without_folders
-from whatelse.store import Person
+from whatelse.store import Person, Store
 from whatelse.store.labels import labels, to_csv, to_parquet
 
 router = Router()
+Door = Annotated[Gate, kept("gate")]
 MAX_EXPORTS = 2  # at once
 ROWS = 500  # of an export sent at a time
 PROMPT = 1.0  # seconds within which readiness is answered, whatever the database does
@@ -113,9 +114,11 @@ async def _parquet(service: Service) -> AsyncGenerator[bytes, None]:
 
 @router.post("/api/session", tags=["session"])
 @policy(ANYONE, audit="sign-in", lane=Lane.SLOW)
-async def sign_in(request: Request, response: Response, service: Here, given: schemas.SignIn) -> schemas.SessionOut:
+async def sign_in(
+    request: Request, response: Response, service: Here, gate: Door, given: schemas.SignIn
+) -> schemas.SessionOut:
     """Exchange a token for a session cookie."""
-    settings, gate = service.settings, gate_of(request)
+    settings = service.settings
     if settings.auth == "none":
         raise HTTPException(404, "nobody has to sign in here")
     person = request.state.person = await gate.bearer(given.token, address_of(request))
@@ -124,12 +127,6 @@ async def sign_in(request: Request, response: Response, service: Here, given: sc
     text, session = await service.pools.changes.run(service.store.access.open_session, person, settings.session_hours)
     response.set_cookie(COOKIE, text, max_age=int(settings.session_hours * 3600), **settings.cookie)
     return _session(service, session)
-
-
-def gate_of(request: Request) -> Gate:
-    """The gate of this app."""
-    gate: Gate = request.app.state.gate
-    return gate
 
 
 @router.get("/api/session", tags=["session"])
@@ -148,11 +145,11 @@ def _session(service: Service, person: Person) -> schemas.SessionOut:
 
 @router.delete("/api/session", tags=["session"], status_code=204)
 @policy("viewer", audit="sign-out", lane=Lane.SLOW)
-async def sign_out(request: Request, response: Response, service: Here) -> None:
+async def sign_out(request: Request, response: Response, service: Here, gate: Door) -> None:
     """End the session."""
     if cookie := request.cookies.get(COOKIE):
         await service.pools.changes.run(service.store.access.close_session, cookie)
-        gate_of(request).forget()
+        gate.forget()
     response.delete_cookie(COOKIE, **service.settings.cookie)
 
 
@@ -171,29 +168,20 @@ NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": dict[str, str]}}
 
 @router.get("/readyz", tags=["running"], response_model=dict[str, str], responses=NOT_READY)
 @policy(ANYONE, lane=Lane.HEALTH)
-async def ready(request: Request, service: Here) -> Response:
+async def ready(service: Here) -> Response:
     """The model is loaded and the database takes what is written; else 503."""
-    pulse: Pulse = getattr(request.app.state, "pulse", None) or Pulse(service)
-    request.app.state.pulse = pulse
-    fine = service.ready and await pulse.beats()
+    fine = service.ready and await _takes_commits(service.store)
     return JSONResponse({"status": "ready" if fine else "not ready"}, 200 if fine else 503)
 
 
-class Pulse:
-    """Whether the database takes commits: somebody's was lately, or one is made to find out. One at a time is tried."""
-
-    def __init__(self, service: Service) -> None:
-        self._store = service.store
-        self._trying: asyncio.Future[None] | None = None
-
-    async def beats(self) -> bool:
-        """Waits for PROMPT seconds at most."""
-        if time.monotonic() - self._store.committed < FRESH:
-            return True
-        if self._trying is None or self._trying.done():
-            self._trying = asyncio.wrap_future(self._store.pulse())
-        await asyncio.wait([self._trying], timeout=PROMPT)
-        return self._trying.done() and self._trying.exception() is None
+async def _takes_commits(store: Store) -> bool:
+    """Whether somebody's commit succeeded lately, or one that is made to find out does within PROMPT seconds."""
+    if time.monotonic() - store.committed < FRESH:
+        return True
+    trying = asyncio.wrap_future(store.pulse())
+    trying.add_done_callback(lambda done: done.cancelled() or done.exception())  # also if it ends after PROMPT
+    await asyncio.wait([trying], timeout=PROMPT)
+    return trying.done() and trying.exception() is None
 
 
 @router.get("/metrics", tags=["running"], response_class=PlainTextResponse)

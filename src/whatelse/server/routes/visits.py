@@ -1,4 +1,4 @@
-"""Routes about stored visits: the worklist, one visit, its answers, decisions and history."""
+"""Routes about visits: the worklist; one visit with its answers, decisions and history; visits that are posted."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from whatelse.server import answers, reasons, schemas
 from whatelse.server.policies import READ, policy
 from whatelse.server.record import as_read, record
 from whatelse.server.routing import Here, Router, Somebody
+from whatelse.server.security.limits import too_much_text
 from whatelse.server.service import Service
 from whatelse.store import Conflict, Decision, Entry, Reused, State, StoreError
 from whatelse.tagger import Tagger
@@ -164,7 +165,7 @@ def questions(service: Here, key: str, about: str | None = None) -> schemas.Ques
         asked = service.answers.questions(tagger, reading.visit, state)
     else:
         asked = answers.questions(reading, state, _condition(tagger, about))
-    tests = answers.tests(answers.view(reading, state))
+    tests = answers.tests(answers.view(reading, state)[0])
     return schemas.Questions(model=tagger.digest_, version=state.version, questions=asked, tests=tests)
 
 
@@ -278,3 +279,49 @@ async def _record(request: Request, service: Service, visit: Visit, decision: De
         service.metrics.count("decisions", verdict=done.entry.verdict)
         _expected(service, done.entry)
     return _reply((await service.run(service.answers.shown, tagger, visit, done.state)).json)
+
+
+# ---- visits that are in no worklist: typed in, or posted by another system. Nothing of them is kept
+
+
+@router.post("/suggest")
+@policy("viewer")
+def suggest(service: Here, asked: schemas.AskedVisit, full: bool = True) -> schemas.TypedView:
+    """Suggestions for a posted visit; with `full`, also marks and questions."""
+    reading, state = _read_posted(service, asked)
+    (view, _), read = answers.view(reading, state), as_read(reading.tagger, reading.visit)
+    if not full:
+        return schemas.TypedView(**dict(view), read=read, marks=[], explains={}, questions=[], tests=[])
+    found, asking, tests = reasons.marks(reading, state), answers.questions(reading, state), answers.tests(view)
+    return schemas.TypedView(
+        **dict(view), read=read, questions=asking, tests=tests, marks=found.marks, explains=found.explains
+    )
+
+
+@router.post("/why")
+@policy("viewer")
+def why_posted(service: Here, asked: schemas.AskedWhy) -> schemas.Why:
+    """The findings for and against one condition of a posted visit."""
+    condition = _condition(service.tagger, asked.condition)
+    return reasons.why(*_read_posted(service, asked), condition)
+
+
+@router.post("/moved")
+@policy("viewer")
+def moved_posted(service: Here, asked: schemas.AskedMove) -> schemas.Moved:
+    """What the last decision about a posted visit moved most, and because of what."""
+    reading, state = _read_posted(service, asked)
+    return reasons.moved(reading, asked.before.known(), state)
+
+
+def _read_posted(service: Service, asked: schemas.AskedVisit) -> tuple[Reading, State]:
+    """A posted visit, read, and what is known of it; 404, 413 or 422 for what cannot be answered."""
+    tagger, known, visit, limits = service.tagger, asked.known(), asked.visit, service.settings
+    if tagger.settle(known) != known:
+        raise HTTPException(404, "a condition or finding is not of this model; /api/model lists the conditions")
+    if {*known.confirmed} & {*known.rejected} or {*known.present} & {*known.absent}:
+        raise HTTPException(422, "a condition cannot be both confirmed and rejected, nor a finding present and absent")
+    notes = (visit.chief_complaint, visit.triage_note, visit.md_comments)
+    if problem := too_much_text(notes, limits.max_words):
+        raise HTTPException(413, problem)
+    return answers.read(tagger, answers.typed(visit)), State(**vars(known))

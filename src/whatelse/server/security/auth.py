@@ -9,11 +9,9 @@ from collections.abc import Awaitable, Callable
 from cachetools import TTLCache
 from fastapi import HTTPException, Request
 
-from whatelse.server.policies import POLICY, Policy
-from whatelse.server.security.auditing import ADDRESS
-from whatelse.server.security.jwks import TokenRefused
+from whatelse.server.policies import ADDRESS, POLICY
+from whatelse.server.security.jwks import Oidc, TokenRefused
 from whatelse.server.security.limits import Buckets
-from whatelse.server.security.oidc import Oidc
 from whatelse.server.service import Service
 from whatelse.server.settings import SettingsError
 from whatelse.store import Person
@@ -40,9 +38,9 @@ class Gate:
         """SettingsError if nobody could ever be let in."""
         if self._oidc is not None:
             self._oidc.check()
-            return
-        tokens = self._service.store.access.list() if self._service.settings.auth == "token" else None
-        if tokens is not None and not any(token.status == "active" for token in tokens):
+        elif self._service.settings.auth == "token" and not any(
+            token.status == "active" for token in self._service.store.access.list()
+        ):
             raise SettingsError(
                 "nobody could sign in: no token is good. Make one with 'whatelse token create NAME --role clinician'"
             )
@@ -50,7 +48,8 @@ class Gate:
     async def person(self, request: Request) -> Person:
         """Whoever asks; 401 if nobody we know, 403 if a cookie comes without its CSRF token, 429 if too often."""
         address = address_of(request)
-        person = await self._service.launched(request) or await self._known(request, address)
+        launched = self._service.launched
+        person = (launched and await launched(request)) or await self._known(request, address)
         if person is None:
             raise HTTPException(401, "sign in first", {"WWW-Authenticate": "Bearer"})
         request.state.person = person
@@ -60,35 +59,35 @@ class Gate:
             given = request.headers.get(CSRF, "")
             if not hmac.compare_digest(given.encode("utf-8", "replace"), person.csrf.encode()):
                 raise HTTPException(403, "the page's own token is missing; reload the page")
-        if person.only is not None and not _within(request, person.only):
-            raise HTTPException(403, "you came by a launch of an EHR, which is for the visit launched and no other")
+        if person.only is not None:
+            key, policy = request.path_params.get("key"), request.scope[POLICY]
+            if not (policy.when_launched if key is None else key in person.only):
+                raise HTTPException(403, "you came by a launch of an EHR, which is for the visit launched and no other")
         return person
 
     async def _known(self, request: Request, address: str) -> Person | None:
-        header = request.headers.get("authorization", "")
-        scheme, _, text = header.partition(" ")
         if self._service.settings.auth == "none":
             return LOCAL
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and text.strip():
             return await self.bearer(text.strip(), address)
         if cookie := request.cookies.get(COOKIE):
-            ask = self._service.store.access.by_session
-            return await self._remembered(b"c" + cookie.encode("utf-8", "replace"), address, ask, cookie)
+            return await self._remembered("cookie", cookie, address, self._service.store.access.by_session)
         return None
 
     async def bearer(self, token: str, address: str) -> Person | None:
         """Whose token this is; None if nobody's, 429 if that came too often."""
         ask = self._service.store.access.by_token if self._oidc is None else self._oidc.person
-        return await self._remembered(b"b" + token.encode("utf-8", "replace"), address, ask, token)
+        return await self._remembered("bearer", token, address, ask)
 
     def forget(self) -> None:
         """Ask the database again at the next request: somebody signed out."""
         self._people.clear()
 
     async def _remembered(
-        self, secret: bytes, address: str, ask: Callable[[str], Person | None], text: str
+        self, kind: str, secret: str, address: str, ask: Callable[[str], Person | None]
     ) -> Person | None:
-        key = hashlib.sha256(secret).digest()
+        key = hashlib.sha256(f"{kind} {secret}".encode("utf-8", "replace")).digest()
         if (known := self._people.get(key)) is not None:
             return known
         # Nobody is kept out by what others send from the same address, a proxy's perhaps: only what is wrong is
@@ -97,7 +96,7 @@ class Gate:
         if wait := self._failures.peek(wrong):
             raise _slow_down(wait)
         try:
-            person = await self._service.pools.access.run(ask, text)
+            person = await self._service.pools.access.run(ask, secret)
         except TokenRefused as refused:
             person, reason = None, refused.reason
         else:
@@ -116,15 +115,6 @@ def address_of(request: Request) -> str:
     return str(request.scope.get(ADDRESS, "unknown"))
 
 
-def _within(request: Request, keys: frozenset[str]) -> bool:
-    """Whether a request is about a visit of these, or about nobody's."""
-    key = request.path_params.get("key")
-    if key is not None:
-        return key in keys
-    policy: Policy = request.scope[POLICY]
-    return policy.when_launched
-
-
 def _slow_down(wait: float) -> HTTPException:
     return HTTPException(429, "too many requests; wait a little", {"Retry-After": str(int(wait) + 1)})
 
@@ -133,8 +123,7 @@ def needs(role: str) -> Callable[[Request], Awaitable[Person]]:
     """A dependency: somebody with this role or more, else 401 or 403."""
 
     async def who(request: Request) -> Person:
-        gate: Gate = request.app.state.gate
-        person = await gate.person(request)
+        person: Person = await request.app.state.gate.person(request)
         if not person.may(role):
             raise HTTPException(403, f"this needs the role {role}; yours is {person.role}")
         return person

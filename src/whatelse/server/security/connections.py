@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from whatelse.server.security.addresses import Addresses
+from whatelse.server.security.limits import Addresses
 from whatelse.server.settings import Settings
 
 TASK, GONE = "whatelse.task", "whatelse.gone"  # entries of a scope: the task that answers, whether its client left
@@ -61,7 +61,6 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
         _head: asyncio.TimerHandle | None = None  # runs while a head is awaited
         _unread: asyncio.TimerHandle | None = None  # runs while the client does not read
         _loose = 0  # bytes that came since a request began or a piece of its body was taken
-        _size = _number = 0  # of the headers of this request
         _whole = False  # whether all headers of this request are here
 
         # ---- coming and going
@@ -95,30 +94,21 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
                 self._refuse(431, b"Request Header Fields Too Large")
 
         def on_message_begin(self) -> None:
-            self._size = self._number = 0
             self._whole = False
             self._await_head()
             super().on_message_begin()
 
-        def on_url(self, url: bytes) -> None:
-            self._size += len(url)
-            super().on_url(url)
-
         def on_header(self, name: bytes, value: bytes) -> None:
-            if self._whole:  # a trailer: a proxy may let through there what it takes out of a head
-                return
-            self._size += len(name) + len(value)
-            self._number += 1
-            if self._number <= MAX_HEADERS and self._size <= MAX_HEAD:
+            if not self._whole:  # else a trailer: a proxy may let through there what it takes out of a head
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             self._loose, self._whole = 0, True
             self._cancel("_head")
-            if self._number > MAX_HEADERS or self._size > MAX_HEAD:
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if size > MAX_HEAD or len(self.headers) > MAX_HEADERS:
                 self._refuse(431, b"Request Header Fields Too Large")
-                return
-            if not self.transport.is_closing():
+            elif not self.transport.is_closing():
                 super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:

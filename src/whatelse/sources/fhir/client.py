@@ -29,6 +29,13 @@ LARGEST_PAGE = 32_000_000  # bytes
 PAGES = 200
 TRIES = 5
 LONGEST_WAIT = 60.0  # seconds, whatever Retry-After says
+REFUSALS = {
+    400: "the server does not take this search",
+    401: "the access token is missing, wrong or expired",
+    403: "the access token does not allow it",
+    404: "there is no such thing",
+    410: "it was deleted",
+}
 TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 
@@ -151,9 +158,8 @@ class FhirServer:
                 raise FhirError(f"{what}: the server took too long to answer", reason="slow") from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if attempt == TRIES:
-                    raise FhirError(
-                        f"{what}: the server cannot be reached ({type(error).__name__})", reason="unreachable"
-                    ) from None
+                    problem = f"{what}: the server cannot be reached ({type(error).__name__})"
+                    raise FhirError(problem, reason="unreachable") from None
                 again = wait
             else:
                 if status not in TRY_AGAIN or attempt == TRIES:
@@ -218,16 +224,9 @@ def _parse(body: bytes, what: str) -> dict[str, Any]:
 
 
 def _refuse(status: int, what: str) -> NoReturn:
-    says = {
-        401: "the access token is missing, wrong or expired",
-        403: "the access token does not allow it",
-        404: "there is no such thing",
-        400: "the server does not take this search",
-        410: "it was deleted",
-    }
-    if 300 <= status < 400:
-        raise FhirError(f"{what}: the server leads elsewhere (status {status}); give the address it really has", status)
-    raise FhirError(f"{what}: {says.get(status, 'the server failed')} (status {status})", status)
+    elsewhere = "the server leads elsewhere; give the address it really has"
+    says = elsewhere if 300 <= status < 400 else REFUSALS.get(status, "the server failed")
+    raise FhirError(f"{what}: {says} (status {status})", status)
 
 
 def _retry_after(text: str | None, otherwise: float) -> float:

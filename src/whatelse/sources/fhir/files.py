@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from whatelse.io.files import scratch_folder
 from whatelse.io.limits import check_line, limit
 from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.models import MODELS, Encounter
-from whatelse.sources.fhir.resources import Broken, Resources, entries, local, patient_of
-from whatelse.sources.fhir.visit import is_emergency, visit_of
+from whatelse.sources.fhir.resources import WORDS, Broken, Resources, entries, local, patient_of
+from whatelse.sources.fhir.visit import EMERGENCY, NO_VISIT, is_emergency, visit_of
 from whatelse.sources.report import Report
 from whatelse.sources.textfile import COMPRESSION, damage, open_bytes
 from whatelse.visits import Visit
@@ -26,13 +27,6 @@ from whatelse.visits import Visit
 NAMES = (".json", ".ndjson", ".jsonl")
 SHARED = ("Binary", "Medication")  # of no patient
 LARGEST = 1 << 30  # bytes of one Bundle, which has to be in memory as a whole
-WANTED = tuple(MODELS)
-_MISSING = {
-    "DocumentReference": "notes are unknown",
-    "Observation": "vital signs are unknown",
-    "MedicationAdministration": "orders of the visit stand in for drugs given",
-    "Condition": "problem lists and diagnoses are unknown",
-}
 
 
 def read_files(path: Path, report: Report, codings: Codings) -> Iterator[tuple[int, Visit]]:
@@ -84,7 +78,7 @@ class Spool:
         kind = raw.get("resourceType") if isinstance(raw, dict) else None
         if not isinstance(kind, str):
             raise Broken("entry is not a resource")
-        if kind not in WANTED:
+        if kind not in MODELS:
             return
         self.types.add(kind)
         body, number = json.dumps(raw), raw.get("id")
@@ -95,7 +89,8 @@ class Spool:
         if whose is None:
             raise Broken(f"{kind} names no patient")
         self._db.execute("INSERT INTO resource VALUES (?, ?, ?, ?)", (whose, str(file), row, body))
-        if kind == "Encounter" and _says_emergency(raw):
+        found = raw.get("class")
+        if kind == "Encounter" and isinstance(found, dict) and str(found.get("code")).upper() in EMERGENCY:
             self._db.execute("INSERT OR IGNORE INTO emergency VALUES (?)", (whose,))
 
     def patients(self) -> Iterator[list[tuple[str, int, str]]]:
@@ -113,11 +108,6 @@ class Spool:
         return json.loads(row[0]) if row else None
 
 
-def _says_emergency(raw: dict[str, Any]) -> bool:
-    kind = raw.get("class")
-    return isinstance(kind, dict) and str(kind.get("code")).upper() in ("EMER", "E")
-
-
 def _load(file: Path, spool: Spool, report: Report) -> None:
     with damage(file), open_bytes(file) as stream:
         lines = _stem(file).endswith((".ndjson", ".jsonl"))
@@ -129,9 +119,8 @@ def _load(file: Path, spool: Spool, report: Report) -> None:
 
 
 def _lines(stream: Any, file: Path, report: Report) -> Iterator[tuple[int, Any]]:
-    row, most = 0, limit("WHATELSE_MAX_LINE")
-    while line := stream.readline(most + 1):
-        row += 1
+    most = limit("WHATELSE_MAX_LINE")
+    for row, line in enumerate(iter(partial(stream.readline, most + 1), b""), start=1):
         check_line(file, len(line))
         if not line.strip():
             continue
@@ -156,7 +145,7 @@ def _bundle(stream: Any, file: Path) -> Iterator[tuple[int, Any]]:
         raise InputError("is no FHIR resource: expected a Bundle, or one resource", file=file)
     names = _full_urls(raw)
     for row, resource in enumerate(entries(raw), start=1):
-        if names and isinstance(resource, dict) and resource.get("resourceType") in WANTED:
+        if names and isinstance(resource, dict) and resource.get("resourceType") in MODELS:
             _relink(resource, names)
         yield row, resource
 
@@ -185,7 +174,7 @@ def _relink(value: Any, names: dict[str, str]) -> None:
 
 
 def _visits(path: Path, spool: Spool, report: Report, codings: Codings) -> Iterator[tuple[int, Visit]]:
-    for kind, without in _MISSING.items():
+    for kind, without in WORDS["without"].items():
         if kind not in spool.types:
             report.note(f"{path}: no {kind} in these files, so {without}")
     number = 0
@@ -204,7 +193,7 @@ def _visits(path: Path, spool: Spool, report: Report, codings: Codings) -> Itera
         for kind, count in resources.broken.items():
             report.left_out[kind] += count
         for encounter in resources.all(Encounter):
-            if is_emergency(encounter) and encounter.status not in ("entered-in-error", "cancelled", "planned"):
+            if is_emergency(encounter) and encounter.status not in NO_VISIT:
                 number += 1
                 yield number, visit_of(encounter, resources, codings).visit
     if not number:

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from datetime import date, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Any
 
 from whatelse.sources.codings import Codings
@@ -30,11 +29,12 @@ from whatelse.sources.fhir.models import (
     Patient,
 )
 from whatelse.sources.fhir.resources import Resources, entries, local, when
-from whatelse.sources.fhir.visit import current, document_text, documents, is_emergency, visit_of
+from whatelse.sources.fhir.visit import NO_VISIT, current, document_text, documents, is_emergency, visit_of
 from whatelse.sources.report import Report
 from whatelse.visits import Visit
 
 PAGE = "100"
+NO_ID = "the id of a patient or encounter is not one: letters, digits, '-' and '.'"
 NOTES = 20  # documents of one visit that are read, newest first
 
 
@@ -52,7 +52,7 @@ class Search:
 
 
 def searches(codings: Codings) -> dict[str, Search]:
-    """What is asked for, by the name that it has in a prefetch."""
+    """Name in a prefetch -> search."""
     scores = [loinc for loinc, sign in codings.vitals.items() if sign in ("pain", "triage")]
     spoken = ",".join(sorted([*codings.complaint, *scores]))
     return {
@@ -92,7 +92,7 @@ def gather(
     With a pool this takes three rounds of requests: encounter and undated searches, dated searches, documents.
     """
     if not valid_id(patient) or (encounter is not None and not valid_id(encounter)):
-        raise FhirError("the id of a patient or encounter is not one: letters, digits, '-' and '.'")
+        raise FhirError(NO_ID)
     resources = given if given is not None else Resources(patient=patient)
     reads = Reads(server, resources, pool, failed)
     wanted = {name: search for name, search in searches(codings).items() if name not in have}
@@ -101,12 +101,13 @@ def gather(
         if wanted[name].since is None:
             reads.search(wanted[name], by_patient)
     if resources.find(Patient, f"Patient/{patient}") is None:
-        reads.one("Patient", lambda: server.read("Patient", patient))
+        reads.one("Patient", server.read, "Patient", patient)
     visit = find_encounter(server, patient, encounter, resources)
     if visit is None:
         reads.give_up()
         return resources, None
-    day = _day(visit)
+    start = when(visit.period.start) if visit.period else None
+    day = (start - timedelta(days=1)).date() if start else None  # an EHR may keep other hours than the visit's
     for search in wanted.values():
         if search.since is not None:
             reads.search(search, {**by_patient, **({search.since: f"ge{day}"} if day else {})})
@@ -127,9 +128,9 @@ class Reads:
         self._server, self._resources, self._pool, self._failed = server, resources, pool, failed
         self._waiting: list[tuple[str, bool, Future[list[dict[str, Any]]]]] = []  # kind, whether a search, answer
 
-    def one(self, kind: str, read: Callable[[], dict[str, Any]]) -> None:
-        """Read one resource."""
-        self._start(kind, False, lambda: [read()])
+    def one(self, kind: str, read: Callable[..., dict[str, Any]], *given: str | None) -> None:
+        """Read one resource: `read(*given)`."""
+        self._start(kind, False, lambda: [read(*given)])
 
     def search(self, search: Search, parameters: dict[str, str]) -> None:
         """Read every page of a search."""
@@ -148,15 +149,15 @@ class Reads:
         return found
 
     def _start(self, kind: str, search: bool, read: Callable[[], list[dict[str, Any]]]) -> None:
+        answer: Future[list[dict[str, Any]]] = Future()
         if self._pool is not None:
-            self._waiting.append((kind, search, self._pool.submit(read)))
-            return
-        done: Future[list[dict[str, Any]]] = Future()
-        try:
-            done.set_result(read())
-        except FhirError as error:
-            done.set_exception(error)
-        self._waiting.append((kind, search, done))
+            answer = self._pool.submit(read)
+        else:
+            try:
+                answer.set_result(read())
+            except FhirError as error:
+                answer.set_exception(error)
+        self._waiting.append((kind, search, answer))
 
     def give_up(self) -> None:
         """Cancel reads that have not begun."""
@@ -168,9 +169,8 @@ class Reads:
 
         FhirError if the access token is refused: nothing else will be answered either.
         """
-        rest = [entry for entry in self._waiting if only is not None and entry[0] != only]
-        ready = [entry for entry in self._waiting if only is None or entry[0] == only]
-        self._waiting = rest
+        ready = [entry for entry in self._waiting if only in (None, entry[0])]
+        self._waiting = [entry for entry in self._waiting if only not in (None, entry[0])]
         for kind, search, future in ready:
             try:
                 answers = future.result()
@@ -215,24 +215,14 @@ def find_encounter(server: FhirServer, patient: str, encounter: str | None, reso
     return current(resources, patient)
 
 
-def _day(encounter: Encounter) -> date | None:
-    """The day before arrival: an EHR may keep other hours than the visit was written in."""
-    start = when(encounter.period.start) if encounter.period else None
-    return (start - timedelta(days=1)).date() if start else None
-
-
 def _medications(server: FhirServer, resources: Resources, reads: Reads) -> None:
     """Read the Medications that are referred to and not there."""
     kinds = (MedicationAdministration, MedicationRequest, MedicationStatement)
     drugs = [drug for kind in kinds for drug in resources.all(kind)]
-    names = dict.fromkeys(
-        name
-        for drug in drugs
-        if drug.medicationCodeableConcept is None and (name := local(drug.medicationReference)) is not None
-    )
+    names = dict.fromkeys(local(drug.medicationReference) for drug in drugs if not drug.medicationCodeableConcept)
     for name in list(names)[:100]:
-        if name.startswith("Medication/") and resources.find(Medication, name) is None:
-            reads.one("Medication", partial(server.read, "Medication", name.partition("/")[2]))
+        if name and name.startswith("Medication/") and resources.find(Medication, name) is None:
+            reads.one("Medication", server.read, "Medication", name.partition("/")[2])
 
 
 def _texts(server: FhirServer, visit: Encounter, resources: Resources, codings: Codings, reads: Reads) -> None:
@@ -246,7 +236,7 @@ def _texts(server: FhirServer, visit: Encounter, resources: Resources, codings: 
             if resources.find(Binary, name) is None and name not in asked:
                 asked.add(name)
                 kind = content.attachment.contentType if content.attachment else None
-                reads.one("Binary", partial(server.binary, name.partition("/")[2], kind))
+                reads.one("Binary", server.binary, name.partition("/")[2], kind)
 
 
 def read_server(
@@ -267,7 +257,7 @@ def read_server(
         found.add(resource)
         for encounter in found.all(Encounter):
             name = local(encounter.subject)
-            if not is_emergency(encounter) or encounter.status in ("entered-in-error", "cancelled", "planned"):
+            if not is_emergency(encounter) or encounter.status in NO_VISIT:
                 continue
             if name is None or not name.startswith("Patient/"):
                 report.leave_out("Encounter names no patient", FhirError("Encounter names no patient"))
@@ -289,7 +279,7 @@ def _encounters(
     if patients is not None:
         for patient in patients:
             if not valid_id(patient):
-                raise FhirError("the id of a patient is not one: letters, digits, '-' and '.'")
+                raise FhirError(NO_ID)
             yield from server.search("Encounter", {"patient": patient, "_count": PAGE})
         return
     parameters = {"_count": PAGE}

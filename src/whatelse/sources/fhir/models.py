@@ -122,13 +122,11 @@ class Component(Part):
     valueQuantity: Quantity | None = None
 
 
-class Observation(Timed):
+class Observation(Component, Timed):
     status: str | None = None
-    code: Concept | None = None
     encounter: Reference | None = None
     effectiveInstant: str | None = None
     issued: str | None = None
-    valueQuantity: Quantity | None = None
     valueString: str | None = None
     valueInteger: int | None = None
     valueCodeableConcept: Concept | None = None

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import yaml
 from pydantic import ValidationError
 
 from whatelse.errors import InputError
@@ -18,21 +20,7 @@ if TYPE_CHECKING:
     from whatelse.sources.fhir.models import Drug
 
 R = TypeVar("R", bound=Resource)
-SYSTEMS = {
-    "http://snomed.info/sct": "snomed",
-    "http://hl7.org/fhir/sid/icd-10-cm": "icd10",
-    "http://hl7.org/fhir/sid/icd-10": "icd10",
-    "http://hl7.org/fhir/sid/icd-9-cm": "icd9",
-    "http://loinc.org": "loinc",
-    "http://www.nlm.nih.gov/research/umls/rxnorm": "rxnorm",
-    "http://hl7.org/fhir/sid/ndc": "ndc",
-    "urn:oid:2.16.840.1.113883.6.96": "snomed",
-    "urn:oid:2.16.840.1.113883.6.90": "icd10",
-    "urn:oid:2.16.840.1.113883.6.103": "icd9",
-    "urn:oid:2.16.840.1.113883.6.1": "loinc",
-    "urn:oid:2.16.840.1.113883.6.88": "rxnorm",
-    "urn:oid:2.16.840.1.113883.6.69": "ndc",
-}
+WORDS: dict[str, dict[str, str]] = yaml.safe_load((files("whatelse.sources.fhir") / "words.yaml").read_text("utf-8"))
 _LOCAL = re.compile(r"(?:^|/)([A-Z][A-Za-z]{2,40})/([A-Za-z0-9\-.]{1,64})(?:/_history/[A-Za-z0-9\-.]{1,64})?$")
 
 
@@ -48,7 +36,7 @@ class Resources:
     """Resources by type and id.
 
     asked    types that were searched for: no resource of such a type means that there is none
-    partial  those of them of which only a part was read
+    partial  types that were read only in part
     broken   number of resources left out, by kind of problem
     patient  id; resources of another patient are left out
     """
@@ -154,7 +142,7 @@ def codes(concept: Concept | None) -> list[Code]:
     """The codes of a concept in systems that are known here."""
     found = []
     for coding in concept.coding if concept else ():
-        system = SYSTEMS.get((coding.system or "").rstrip("/"))
+        system = WORDS["systems"].get((coding.system or "").rstrip("/"))
         if system and coding.code and coding.code.strip():
             found.append(Code(system, coding.code.strip(), coding.display))
     return found
@@ -173,7 +161,7 @@ def when(text: str | None) -> datetime | None:
         return None
     text = text.strip()
     if re.fullmatch(r"\d{4}(-\d{2})?", text):
-        text = (text + "-01-01")[:10] if len(text) == 4 else text + "-01"
+        text = (text + "-01-01")[:10]
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

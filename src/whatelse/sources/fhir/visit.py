@@ -34,10 +34,12 @@ from whatelse.sources.fhir.models import (
     Reference,
 )
 from whatelse.sources.fhir.notes import attachment_text
-from whatelse.sources.fhir.resources import Resources, codes, has_code, local, medication, when
+from whatelse.sources.fhir.resources import WORDS, Resources, codes, has_code, local, medication, when
 from whatelse.sources.vitals import vital_codes
 from whatelse.visits import OLDEST, Code, Sex, Visit
 
+EMERGENCY = ("EMER", "E")  # the class of an encounter; E is that of HL7 version 2
+NO_VISIT = frozenset({"entered-in-error", "cancelled", "planned"})
 HERE = frozenset({"arrived", "triaged", "in-progress", "onleave"})
 WITHOUT_VISIT = timedelta(hours=24)  # how long after arrival something without an encounter is taken for this visit's
 WITHDRAWN = frozenset({"entered-in-error", "cancelled", "superseded", "not-done", "not-taken"})
@@ -58,8 +60,8 @@ class Seen:
 
 
 def is_emergency(encounter: Encounter) -> bool:
-    """Class EMER, or E of HL7 version 2."""
-    return encounter.class_ is not None and (encounter.class_.code or "").upper() in ("EMER", "E")
+    """Whether the class of an encounter is emergency."""
+    return encounter.class_ is not None and (encounter.class_.code or "").upper() in EMERGENCY
 
 
 def current(resources: Resources, patient: str) -> Encounter | None:
@@ -78,9 +80,13 @@ def visit_of(encounter: Encounter, resources: Resources, codings: Codings) -> Se
     patient = resources.find(Patient, encounter.subject)
     notes = _notes(here, resources, codings)
     given, stood_in = _given(here, resources)
-    conditions = [c for c in resources.all(Condition) if _stands(c)] if "Condition" in resources.asked else None
+    conditions = None
+    if "Condition" in resources.asked:
+        wrong = ("refuted", "entered-in-error")
+        conditions = [c for c in resources.all(Condition) if not has_code(c.verificationStatus, *wrong)]
     vitals = _vitals(here, resources, codings) if "Observation" in resources.asked else None
     problems = _problems(here, conditions, codings) if conditions is not None else None
+    found = [*(vitals or ()), *(problems or ())]
     visit = Visit(
         id=encounter.id,
         age=_age(patient, here.start),
@@ -91,9 +97,7 @@ def visit_of(encounter: Encounter, resources: Resources, codings: Codings) -> Se
         medication_history=_home(here, resources),
         dispensed=given,
         billing=_billing(here, conditions, codings) if conditions is not None else None,
-        coded=None
-        if vitals is None and problems is None
-        else tuple(dict.fromkeys([*(vitals or ()), *(problems or ())])),
+        coded=None if vitals is None and problems is None else tuple(dict.fromkeys(found)),
         time=here.start.replace(tzinfo=None) if here.start else None,  # the hospital's clock, as other sources have it
     )
     return Seen(visit, _unseen(visit, patient, notes, resources, vitals, problems, stood_in), stood_in)
@@ -106,10 +110,8 @@ def documents(encounter: Encounter, resources: Resources, codings: Codings) -> l
         references = document.context.encounter if document.context else []
         if document.status in WITHDRAWN or document.docStatus in WITHDRAWN or not here.among(references):
             continue
-        loinc = [code.code for code in codes(document.type)]
-        names = [document.type.name if document.type else None]
-        kind = codings.note(loinc, " ".join(name for name in names if name))
-        if kind is not None:
+        loinc, name = [code.code for code in codes(document.type)], document.type and document.type.name
+        if (kind := codings.note(loinc, name or "")) is not None:
             found.append((kind, document))
     return sorted(found, key=lambda pair: (when(pair[1].date) or _NEVER, pair[1].id or ""))
 
@@ -231,17 +233,11 @@ def _vitals(here: _Here, resources: Resources, codings: Codings) -> list[Code]:
     return vital_codes(**first)
 
 
-def _stands(condition: Condition) -> bool:
-    return not has_code(condition.verificationStatus, "refuted", "entered-in-error")
-
-
 def _is_diagnosis(here: _Here, condition: Condition) -> bool:
     """A diagnosis of this visit: said so by its category or, where it has none, by its encounter."""
-    of_visit = local(condition.encounter) == here.name
     listed = any(local(d.condition) == f"Condition/{condition.id}" for d in here.encounter.diagnosis)
-    if has_code(condition.category, "problem-list-item"):
-        return False
-    return of_visit or listed
+    of_visit = listed or local(condition.encounter) == here.name
+    return of_visit and not has_code(condition.category, "problem-list-item")
 
 
 def _problems(here: _Here, conditions: list[Condition], codings: Codings) -> list[Code]:
@@ -284,22 +280,20 @@ def _home(here: _Here, resources: Resources) -> tuple[Code, ...] | None:
 
 
 def _given(here: _Here, resources: Resources) -> tuple[tuple[Code, ...] | None, bool]:
+    drugs: list[Drug] = []
     if "MedicationAdministration" in resources.asked:
-        given: list[Drug] = []
         for a in resources.all(MedicationAdministration):
             time = when(a.effectiveDateTime or (a.effectivePeriod or Period()).start)
             if a.status not in WITHDRAWN and here.has(a.context, time):
-                given.append(a)
-        return _drugs(given, resources), False
+                drugs.append(a)
+        return _drugs(drugs, resources), False
     if "MedicationRequest" not in resources.asked:
         return None, False
-    orders: list[Drug] = [
-        r
-        for r in resources.all(MedicationRequest)
-        if local(r.encounter) == here.name and r.intent not in ("plan", "proposal") and not r.reportedBoolean
-        and r.status not in WITHDRAWN
-    ]  # fmt: skip
-    return _drugs(orders, resources), True
+    for r in resources.all(MedicationRequest):
+        ordered = r.intent not in ("plan", "proposal") and not r.reportedBoolean and r.status not in WITHDRAWN
+        if ordered and local(r.encounter) == here.name:
+            drugs.append(r)
+    return _drugs(drugs, resources), True
 
 
 def _drugs(drugs: list[Drug], resources: Resources) -> tuple[Code, ...]:
@@ -330,18 +324,14 @@ def _unseen(
     stood_in: bool,
 ) -> tuple[str, ...]:
     """What of the record was not seen, or only in part, in the words that a card says it with."""
-    part = resources.partial
-    missing = [
-        ("age and sex", patient is None),
-        ("triage note", notes["triage"] is None),
-        ("provider note", notes["provider"] is None),
-        ("vital signs", vitals is None),
-        ("problem list", problems is None),
-        ("home medications", visit.medication_history is None),
-        ("drugs given", visit.dispensed is None or stood_in),
-    ]
-    words = {"DocumentReference": "all notes", "Observation": "all vital signs", "Condition": "all problems"}
-    words |= {"MedicationRequest": "all home medications", "MedicationStatement": "all home medications"}
-    words |= {"MedicationAdministration": "all drugs given"}
-    found = [name for name, gone in missing if gone]
-    return tuple(dict.fromkeys([*found, *(words[kind] for kind in sorted(part) if kind in words)]))
+    missing = {
+        "age and sex": patient is None,
+        "triage note": notes["triage"] is None,
+        "provider note": notes["provider"] is None,
+        "vital signs": vitals is None,
+        "problem list": problems is None,
+        "home medications": visit.medication_history is None,
+        "drugs given": visit.dispensed is None or stood_in,
+    }
+    found, words = [name for name, gone in missing.items() if gone], WORDS["partly"]
+    return tuple(dict.fromkeys([*found, *(words[kind] for kind in sorted(resources.partial) if kind in words)]))

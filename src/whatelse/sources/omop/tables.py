@@ -7,7 +7,7 @@ are then the same SQL in one place, and memory does not grow with the number of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,27 +22,9 @@ from whatelse.errors import InputError
 from whatelse.sources.address import hide_password
 from whatelse.sources.report import Report
 
-EMERGENCY = (9203, 262)  # Emergency Room Visit; Emergency Room and Inpatient Visit
 BATCH = 20_000
 AT_ONCE = 1_000  # keys in one query: no database takes fewer
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_$]{0,127}$")
-
-
-CONCEPTS = """
-SELECT id FROM (
-    SELECT drug_concept_id AS id FROM drug_exposure UNION ALL SELECT condition_concept_id FROM condition_occurrence
-    UNION ALL SELECT condition_source_concept_id FROM condition_occurrence
-    UNION ALL SELECT measurement_concept_id FROM measurement UNION ALL SELECT observation_concept_id FROM observation
-    UNION ALL SELECT note_class_concept_id FROM note UNION ALL SELECT ancestor_concept_id FROM concept_ancestor
-) WHERE id > 0
-"""
-CHOSEN = {  # column -> the values of the rows that are copied, as SQL on the tables that were copied before
-    "visit_concept_id": f"VALUES {', '.join(f'({concept})' for concept in EMERGENCY)}",
-    "person_id": "SELECT person_id FROM main.visit_occurrence",
-    "visit_occurrence_id": "SELECT visit_occurrence_id FROM main.visit_occurrence",
-    "descendant_concept_id": "SELECT drug_concept_id FROM main.drug_exposure",
-    "concept_id": CONCEPTS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +36,9 @@ class Table:
     without: str = ""
 
 
-TABLES = {
-    name: Table(**entry)
-    for name, entry in yaml.safe_load((files("whatelse.sources") / "omop" / "tables.yaml").read_text("utf-8")).items()
-}
+_FILE = yaml.safe_load((files("whatelse.sources") / "omop" / "tables.yaml").read_text("utf-8"))
+CHOSEN: dict[str, str] = _FILE["chosen"]
+TABLES = {name: Table(**entry) for name, entry in _FILE["tables"].items()}
 
 
 @contextmanager
@@ -69,9 +50,9 @@ def open_cdm(
         connection.execute("SET preserve_insertion_order = false")
         text = str(place)
         if re.match(r"^[a-z0-9+]+:/", text) is None:
-            source: _Relations | _Sql = _Files(connection, Path(place))
+            source: _Relations | _Sql = _files(connection, Path(place))
         elif text.startswith("duckdb:"):
-            source = _DuckDb(connection, text, schema)
+            source = _duckdb(connection, text, schema)
         else:
             source = _Sql(connection, text, schema)
         try:
@@ -108,15 +89,14 @@ def _fill(connection: duckdb.DuckDBPyConnection, source: _Relations | _Sql, plac
 
 
 class _Relations:
-    """Tables that DuckDB reads itself: `relation(name)` stands after FROM; None if there is no such table."""
+    """Tables that DuckDB reads itself. relation: what stands after FROM for a table; None if there is no such table."""
 
-    connection: duckdb.DuckDBPyConnection
-
-    def relation(self, name: str) -> str | None:
-        raise NotImplementedError
+    def __init__(self, connection: duckdb.DuckDBPyConnection, relation: Callable[[str], str | None]) -> None:
+        self.connection, self.relation = connection, relation
 
     def close(self) -> None:
-        """Disconnect."""
+        """Let go of a DuckDB file: results may be written to it."""
+        self.connection.execute("DETACH DATABASE IF EXISTS omop_source")
 
     def columns(self, name: str) -> set[str] | None:
         """The columns of a table in lower case; None if there is no such table."""
@@ -142,39 +122,36 @@ class _Relations:
             raise InputError(f"the table {name} is damaged or not what its name says") from None
 
 
-class _Files(_Relations):
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-        if not folder.is_dir():
-            raise InputError("OMOP tables are read from a folder of CSV or Parquet files, or a database", file=folder)
-        self.connection = connection
-        self._files = {f.name.lower(): f for f in sorted(folder.iterdir()) if f.is_file()}
+def _files(connection: duckdb.DuckDBPyConnection, folder: Path) -> _Relations:
+    """The tables of a folder of CSV and Parquet files."""
+    if not folder.is_dir():
+        raise InputError("OMOP tables are read from a folder of CSV or Parquet files, or a database", file=folder)
+    there = {file.name.lower(): file for file in sorted(folder.iterdir()) if file.is_file()}
 
-    def relation(self, name: str) -> str | None:
+    def relation(name: str) -> str | None:
         for end in (".parquet", ".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz"):
-            if (file := self._files.get(name + end)) is not None:
-                path = str(file).replace("'", "''")
-                return f"read_parquet('{path}')" if end == ".parquet" else f"read_csv('{path}', all_varchar = true)"
+            if (file := there.get(name + end)) is not None:
+                more = "" if end == ".parquet" else ", all_varchar = true"
+                return f"read_{'csv' if more else 'parquet'}({_quoted(file)}{more})"
         return None
 
+    return _Relations(connection, relation)
 
-class _DuckDb(_Relations):
-    """A DuckDB file, attached read-only."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, address: str, schema: str | None) -> None:
-        self.connection, self._schema = connection, check_name(schema or "main")
-        file = duckdb_file(address)
-        if not file.is_file():
-            raise InputError("no such DuckDB file", file=file)
-        try:
-            connection.execute(f"ATTACH '{str(file).replace(chr(39), chr(39) * 2)}' AS omop_source (READ_ONLY)")
-        except duckdb.Error:
-            raise InputError("is no DuckDB database, or another program is writing to it", file=file) from None
+def _duckdb(connection: duckdb.DuckDBPyConnection, address: str, schema: str | None) -> _Relations:
+    """The tables of a DuckDB file, attached read-only."""
+    file, schema = duckdb_file(address), check_name(schema or "main")
+    if not file.is_file():
+        raise InputError("no such DuckDB file", file=file)
+    try:
+        connection.execute(f"ATTACH {_quoted(file)} AS omop_source (READ_ONLY)")
+    except duckdb.Error:
+        raise InputError("is no DuckDB database, or another program is writing to it", file=file) from None
+    return _Relations(connection, lambda name: f'omop_source."{schema}".{name}')
 
-    def relation(self, name: str) -> str:
-        return f'omop_source."{self._schema}".{name}'
 
-    def close(self) -> None:
-        self.connection.execute("DETACH omop_source")
+def _quoted(file: Path) -> str:
+    return "'" + str(file).replace("'", "''") + "'"
 
 
 class _Sql:
@@ -241,11 +218,9 @@ def sql_engine(address: str) -> Any:
     try:
         return sa.create_engine(address)
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
-        raise InputError(
-            f"the database cannot be reached ({type(error).__name__}); its address looks like "
-            "postgresql+psycopg://user@host/db, and its driver must be installed",
-            file=hide_password(address),
-        ) from None
+        problem = f"the database cannot be reached ({type(error).__name__}); its driver must be installed"
+        example = "its address looks like postgresql+psycopg://user@host/db"
+        raise InputError(f"{problem}, and {example}", file=hide_password(address)) from None
 
 
 def duckdb_file(address: str) -> Path:

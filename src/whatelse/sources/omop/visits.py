@@ -51,17 +51,14 @@ def cdm_visits(
     """(visit_occurrence_id, visit) of every emergency visit of tables that are loaded."""
     connection.execute("CREATE OR REPLACE TABLE wanted (loinc VARCHAR, sign VARCHAR)")
     connection.executemany("INSERT INTO wanted VALUES (?, ?)", [list(pair) for pair in codings.vitals.items()])
-    kept = {name for name in ("drug_exposure", "condition_occurrence", "measurement", "note") if _any(connection, name)}
+    tables = ("drug_exposure", "condition_occurrence", "measurement", "note")
+    kept = {name for name in tables if connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None}
     for number, row in enumerate(rows(connection, JOIN), start=1):
         if row["visit_occurrence_id"] is None or row["visit_start_date"] is None:
             problem = "visit has no id or no start date"
             report.leave_out(problem, InputError(problem, file=shown, row=number))
             continue
         yield row["visit_occurrence_id"], _visit(row, codings, kept)
-
-
-def _any(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    return connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
 
 
 def _visit(row: dict[str, Any], codings: Codings, kept: set[str]) -> Visit:

@@ -19,9 +19,9 @@ from alembic.migration import MigrationContext
 from tests.support.hooking import VIEW, cards, written
 from tests.support.serving import client, service
 from whatelse import store as whatelse_store
-from whatelse.server.background_tasks import _forget, chores
 from whatelse.server.ehr.cds import log as cds_log
 from whatelse.server.ehr.cds.log import Card, CardLog, Look, now, prune
+from whatelse.server.run import _forget, chores
 from whatelse.store import Store, schema
 from whatelse.store.engine import writing
 

@@ -269,6 +269,7 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launched", [True, False])
 def test_both_launches_in_a_browser(browser: Browser, tmp_path: Path, launched: bool) -> None:
     with ehr_bench.fhir_server(FHIR_STRICT="1") as bench, running(Ehr(proxy(bench))) as ehr:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ import numpy as np
 from whatelse.explanations import Tag, in_words, telling, title
 from whatelse.reading import Reading
 from whatelse.server.ehr.cds.log import Card, CardLog
-from whatelse.server.ehr.settings import EhrSettings
 from whatelse.server.reasons import fitting
+from whatelse.server.settings import Settings
 from whatelse.server.worklist import Worklist
 from whatelse.sources.codings import Codings
 from whatelse.visits import Known
@@ -29,7 +28,6 @@ from whatelse.visits import Known
 MOST = 3  # cards at once
 ENOUGH = 50  # visits that a burden is judged by, at least
 VISITS = 2_000
-RENEWED = 60.0  # seconds
 LEAST = 0.02  # no card is worth saying below this, whatever the burden allows
 HOLD = 0.5  # log odds below the threshold that a card which was shown stays
 SUMMARY = 140  # characters; CDS Hooks wants fewer
@@ -80,17 +78,16 @@ def choose(
     With knowledge, cards follow the page: what is likely, and what must not be missed whatever the threshold.
     """
     last = {card.condition: card for card in before}
-    labels = reading.tagger.vocabulary_.anchors.labels(reading.visit)
-    names = reading.tagger.vocabulary_.anchors.names
-    written = {name for name, true in zip(names, labels or (), strict=False) if true}
+    anchors = reading.tagger.vocabulary_.anchors
+    written = {name for name, true in zip(anchors.names, anchors.labels(reading.visit) or (), strict=False) if true}
     suggested = reading.suggest(known)
-    part_of = suggested.part_of if reading.tagger.profiles_ else None
     ranked = [Chosen(tag, rank) for rank, tag in enumerate(suggested.tags, start=1)]
-    if part_of is not None:
+    if reading.tagger.profiles_:
+        parts = [suggested.part_of.get(tag.condition) for tag in suggested.tags]
         ranked = [
-            replace(c, urgent=part_of[c.tag.condition] == "must_not_miss")
-            for c in ranked
-            if part_of.get(c.tag.condition) in ("likely", "must_not_miss")
+            replace(candidate, urgent=part == "must_not_miss")
+            for candidate, part in zip(ranked, parts, strict=True)
+            if part in ("likely", "must_not_miss")
         ]
     found = []
     for candidate in ranked:
@@ -210,7 +207,11 @@ def plain(text: str, most: int = 60) -> str:
 def draft(condition: str, name: str, encounter: str, patient: str, codings: Codings) -> dict[str, Any]:
     """A Condition of this visit for the EHR to write: provisional, in whatever codes are sure."""
     coding = [
-        {"system": SYSTEMS[c.system], "code": _dotted(c.system, c.code), "display": c.name or name}
+        {
+            "system": SYSTEMS[c.system],
+            "code": f"{c.code[:3]}.{c.code[3:]}" if c.system == "icd10" and len(c.code) > 3 else c.code,
+            "display": c.name or name,
+        }
         for c in codings.drafts.get(condition, ())
         if not (c.system == "icd10" and c.code[:1].upper() in EXTERNAL_CAUSES)
     ]
@@ -223,10 +224,6 @@ def draft(condition: str, name: str, encounter: str, patient: str, codings: Codi
         "subject": {"reference": f"Patient/{patient}"},
         "encounter": {"reference": f"Encounter/{encounter}"},
     }
-
-
-def _dotted(system: str, code: str) -> str:
-    return f"{code[:3]}.{code[3:]}" if system == "icd10" and len(code) > 3 else code
 
 
 # ---- the threshold: as configured, or so that cards are as few as somebody can bear
@@ -249,35 +246,16 @@ def by_burden(tops: Sequence[Sequence[float]], per_hundred: float) -> float | No
 
 def stays(threshold: float) -> float:
     """Down to where a card that was shown goes on being shown: HOLD below the threshold in log odds."""
-    if threshold >= 1:
-        return threshold
-    return 1 / (1 + math.exp(-(math.log(threshold / (1 - threshold)) - HOLD)))
+    odds = _odds(threshold) * math.exp(-HOLD)
+    return odds / (1 + odds)
 
 
-class Threshold:
-    """The threshold of a service, renewed now and then if it goes by burden."""
-
-    def __init__(self, settings: EhrSettings, log: CardLog, worklist: Worklist) -> None:
-        self._settings, self._log, self._worklist = settings, log, worklist
-        self._known: tuple[float, float] = (-RENEWED - 1, settings.cds_threshold)
-
-    def value(self) -> float:
-        """The threshold now. Cost: a look at the log once a minute."""
-        if not self._settings.cds_burden:
-            return self._settings.cds_threshold
-        then, value = self._known
-        if time.monotonic() - then > RENEWED:
-            found = by_burden(self._log.tops(VISITS), self._settings.cds_burden)
-            if found is None:
-                found = by_burden(self._scored(), self._settings.cds_burden)
-            value = self._settings.cds_threshold if found is None else found
-            self._known = (time.monotonic(), value)
-        return value
-
-    def _scored(self) -> list[list[float]]:
-        """The worklist's own visits, where there is one and it is scored."""
-        scores = self._worklist.scores
-        if scores is None or not scores.done:
-            return []
-        top: list[list[float]] = np.sort(scores.probabilities[: scores.done], axis=1)[:, -MOST:].tolist()
-        return top
+def threshold_now(settings: Settings, log: CardLog, worklist: Worklist) -> float:
+    """As configured, or by the burden that the looks of the log show, else the visits of the worklist."""
+    found = None
+    if settings.cds_burden:
+        found = by_burden(log.tops(VISITS), settings.cds_burden)
+        if found is None and (scores := worklist.scores) is not None:
+            likeliest = np.sort(scores.probabilities[: scores.done], axis=1)[:, -MOST:]
+            found = by_burden(likeliest.tolist(), settings.cds_burden)
+    return settings.cds_threshold if found is None else found

@@ -12,23 +12,23 @@ import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Annotated, Any
 
-from fastapi import Depends, HTTPException, Request, Response
+from cachetools import TTLCache, cached
+from fastapi import HTTPException, Request, Response
 
 from whatelse.server.admission_control import LONG
-from whatelse.server.ehr.cds.cards import REJECTIONS, Chosen, Threshold, card_number, choose, evidence_of, render
-from whatelse.server.ehr.cds.cors import CALLED
+from whatelse.server.ehr.cds.cards import REJECTIONS, Chosen, card_number, choose, evidence_of, render, threshold_now
 from whatelse.server.ehr.cds.log import Card, CardLog, Look, now
 from whatelse.server.ehr.cds.messages import Call, Feedback, Outcome, parse
-from whatelse.server.ehr.cds.tokens import Callers
-from whatelse.server.ehr.settings import allowed_server
 from whatelse.server.lru import Lru
-from whatelse.server.policies import ANYONE, Lane, policy
-from whatelse.server.routing import Router
-from whatelse.server.security.jwks import TokenRefused
+from whatelse.server.policies import ANYONE, CALLED, Lane, policy
+from whatelse.server.routing import Router, kept
+from whatelse.server.security.jwks import Callers, TokenRefused
 from whatelse.server.security.limits import without_long_notes
 from whatelse.server.service import Service
+from whatelse.server.settings import allowed_server
 from whatelse.sources.codings import load_codings
 from whatelse.sources.fhir.client import FhirError, FhirServer
 from whatelse.sources.fhir.gather import gather, searches, valid_id
@@ -73,8 +73,10 @@ class Cards:
         self.codings = load_codings(settings.codings)
         self.log = CardLog(service.store.engine)
         self.callers = Callers(settings)
-        self.threshold = Threshold(settings, self.log, service.worklist)
+        every_minute = cached(TTLCache[Any, float](1, 60.0), lock=Lock())
+        self.threshold = every_minute(lambda: threshold_now(settings, self.log, service.worklist))
         self.secret = service.store.secret("cards")
+        self.key = service.worklist.key  # id of a visit -> its key in URLs and in the audit
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="whatelse-fhir")
         self.fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="whatelse-fetch")
         self.clerks = ThreadPoolExecutor(CLERKS, thread_name_prefix="whatelse-clerk")
@@ -86,7 +88,6 @@ class Cards:
         self.log.close()
 
     def shows(self, user: str) -> bool:
-        """Whether this person sees cards."""
         settings = self.service.settings
         mode = self.log.mode() or settings.cds_mode
         wanted = not settings.cds_users or user in settings.cds_users or local(user) in settings.cds_users
@@ -99,8 +100,7 @@ class Cards:
         call = parse(Call, body)
         if call.hook != hook:
             raise HTTPException(400, f"this service answers the hook {hook}")
-        named = call.context.encounterId
-        if not valid_id(call.context.patientId) or (named is not None and not valid_id(named)):
+        if not valid_id(call.patient) or (call.encounter is not None and not valid_id(call.encounter)):
             raise HTTPException(400, "the context's patientId or encounterId is not the id of a resource")
         if self.log.mode() == "off":
             return Answer(NO_CARDS, call.user)
@@ -108,18 +108,17 @@ class Cards:
 
     def server(self, call: Call) -> str | None:
         """The FHIR server that a call lets us read, if it is one of those configured."""
-        server = call.fhirServer if call.fhirAuthorization is not None else None
+        server = call.fhirServer if call.token is not None else None
         return server if server and allowed_server(self.service.settings.fhir_servers, server) else None
 
     def read(self, call: Call) -> Seen | None:
         """The visit that a call is about; None where there is no emergency visit. May wait for the FHIR server."""
-        patient, named = call.context.patientId, call.context.encounterId
+        patient, named = call.patient, call.encounter
         resources, have = self.prefetched(call)
-        if (address := self.server(call)) and call.fhirAuthorization is not None:
-            token, seconds = call.fhirAuthorization.access_token, self.service.settings.fhir_seconds
-            failed = self.service.metrics.fhir_failed
+        if address := self.server(call):
+            seconds, failed = self.service.settings.fhir_seconds, self.service.metrics.fhir_failed
             try:
-                with FhirServer(address, token, seconds=seconds, patience=seconds, pages=20) as server:
+                with FhirServer(address, call.token, seconds=seconds, patience=seconds, pages=20) as server:
                     gather(server, patient, named, self.codings, resources, have, self.fetchers, failed)
             except FhirError as refused:  # then with what there is
                 failed("Encounter", refused.reason)
@@ -130,14 +129,11 @@ class Cards:
             return None
         if local(encounter.subject) not in (None, f"Patient/{patient}"):
             return None
-        settings = self.service.settings
-        return without_long_notes(
-            visit_of(encounter, resources, self.codings), settings.max_characters, settings.max_words
-        )
+        return without_long_notes(visit_of(encounter, resources, self.codings), self.service.settings.max_words)
 
     def prefetched(self, call: Call) -> tuple[Resources, frozenset[str]]:
         """The resources of a prefetch, and which of the searches they answer whole."""
-        resources, have = Resources(patient=call.context.patientId), set()
+        resources, have = Resources(patient=call.patient), set()
         known = searches(self.codings)
         for name, value in (call.prefetch or {}).items():
             if not isinstance(value, dict) or value.get("resourceType") == "OperationOutcome":
@@ -153,11 +149,11 @@ class Cards:
 
     def answer(self, call: Call, seen: Seen | None) -> Answer:
         """The cards of a visit; they are logged whether they are shown or not."""
-        if seen is None:
-            return Answer(NO_CARDS, call.user)
         service, user = self.service, call.user
+        if seen is None:
+            return Answer(NO_CARDS, user)
         visit, state, tagger = seen.visit, service.store.state(seen.visit.id), service.tagger
-        known, reading, threshold = tagger.settle(state), tagger.read(visit, TOLERANCE), self.threshold.value()
+        known, reading, threshold = tagger.settle(state), tagger.read(visit, TOLERANCE), self.threshold()
         evidence, before = evidence_of(reading), self.log.of_visit(visit.id)
         shown = self.shows(user)
         chosen, top = choose(reading, known, [c for c in before if c.shown == shown], threshold, evidence)
@@ -177,7 +173,7 @@ class Cards:
         audited = {"shown": shown, "cards": [card.uuid for card in cards]}
         if not shown:
             return Answer(NO_CARDS, user, visit.id, audited)
-        settings, patient = service.settings, call.context.patientId
+        settings, patient = service.settings, call.patient
         launch = f"{settings.public}/smart/launch" if settings.smart_client_id and settings.public else None
 
         def sent(one: Chosen, card: Card) -> bytes:
@@ -201,10 +197,6 @@ class Cards:
             "outcomes": {card.uuid: now.outcome for card in found if (now := self.log.find(card.uuid)) is not None},
             "versions": {self.key(card.visit): self.service.store.version(card.visit) for card in found},
         }
-
-    def key(self, visit: str) -> str:
-        """The key of a visit, as URLs and the audit name it."""
-        return self.service.worklist.key(visit)
 
     def settle(self, given: Outcome) -> Card | None:
         """Record an outcome, and as a decision on the visit if it is one; None if the card is unknown.
@@ -243,16 +235,13 @@ class Cards:
         return None
 
 
-def cards_of(request: Request) -> Cards:
-    """The cards of this app."""
-    found: Cards = request.app.state.cards
-    return found
+Here = Annotated[Cards, kept("cards")]
 
 
-async def caller(request: Request) -> None:
+async def caller(request: Request, cards: Here) -> None:
     """Check the call's token: 401 unless it is good. `request.state.issuer`: its issuer, "" where none is needed."""
-    cards, request.state.issuer = cards_of(request), ""
-    if not cards.callers.needed:
+    request.state.issuer = ""
+    if not cards.callers.keys:  # without `cds_issuers` only this machine can call, and needs no token
         return
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     settings = cards.service.settings
@@ -269,9 +258,6 @@ async def caller(request: Request) -> None:
         request.state.detail = {"reason": refused.reason}
         says = "the token is missing, used before, or not good here"
         raise HTTPException(401, says, {"WWW-Authenticate": "Bearer"}) from None
-
-
-Here = Annotated[Cards, Depends(cards_of)]
 
 
 @policy(ANYONE, lane=Lane.HOOK)
@@ -302,7 +288,6 @@ OUTCOMES = {"type": "object", "required": ["feedback"], "properties": {"feedback
 
 
 def described(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON body, for the description of a route."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -314,7 +299,6 @@ def call_schema(hook: str) -> dict[str, Any]:
 
 
 def add_service(router: Router, number: str, hook: str) -> None:
-    """The routes of one service: calls and feedback."""
 
     @router.post(f"/{number}", openapi_extra=described(call_schema(hook)))
     @policy("hook token", check=caller, audit="hook call", lane=Lane.HOOK)
@@ -327,7 +311,7 @@ def add_service(router: Router, number: str, hook: str) -> None:
             seen = await asyncio.get_running_loop().run_in_executor(cards.readers, cards.read, found)
             found = await pool.run(cards.answer, found, seen)
         issuer = request.state.issuer
-        request.state.actor, request.state.visit = found.user or issuer, found.visit and cards.key(found.visit)
+        request.state.actor, request.state.visit = (found.user or issuer, found.visit and cards.key(found.visit))
         request.state.detail = {"issuer": issuer, "hook": hook, **found.detail}
         return Response(found.body, media_type="application/json")
 
@@ -342,7 +326,6 @@ def add_service(router: Router, number: str, hook: str) -> None:
 
 
 def make_router() -> Router:
-    """Discovery, and the routes of each service."""
     router = Router(prefix="/cds-services", tags=["CDS Hooks"])
     router.get("")(discovery)
     for number, (hook, _) in HOOKS.items():

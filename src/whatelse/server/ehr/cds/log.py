@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,8 +21,8 @@ import sqlalchemy as sa
 
 from whatelse.server.lru import Lru
 from whatelse.store import Event, StoreError, chain, schema
-from whatelse.store.cross_check import CARDS_REMOVED, CARDS_WRITTEN, digest
-from whatelse.store.engine import QueueWriter, cutoff, reading, writing
+from whatelse.store.chain import CARDS_REMOVED, CARDS_WRITTEN, digest
+from whatelse.store.engine import cutoff, reading, writing
 
 VISITS = 5_000  # whose cards are in memory
 BATCH = 500
@@ -64,7 +66,7 @@ class Look:
     unseen: list[str]
 
 
-class CardLog(QueueWriter):
+class CardLog:
     """Cards and looks in the store's database. `close` it before the store."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -73,8 +75,8 @@ class CardLog(QueueWriter):
         self._cards: Lru[str, Card] = Lru(4 * VISITS)
         self._changing = threading.Lock()  # of the two above
         self._mode: tuple[float, str | None] = (-10.0, None)
-        self.failed = 0
-        super().__init__("whatelse-cards")  # the queue has functions of a connection, threading.Event
+        self._pending: deque[Write] = deque()
+        self._writer = ThreadPoolExecutor(1, "whatelse-cards")
 
     # ---- cards
 
@@ -83,7 +85,6 @@ class CardLog(QueueWriter):
         return self._visits.made(visit, lambda: self._read(_card.c.visit == visit))
 
     def find(self, uuid: str) -> Card | None:
-        """A card by its number."""
         found = self._cards.get(uuid)
         if found is None:
             self.flush()
@@ -104,15 +105,14 @@ class CardLog(QueueWriter):
         def write(connection: sa.Connection, told: dict[str, dict[str, str]]) -> None:
             for card in new:
                 if connection.execute(sa.select(_card.c.uuid).where(_card.c.uuid == card.uuid)).first() is None:
-                    connection.execute(_card.insert().values(**_row(card)))
+                    connection.execute(_card.insert().values(**asdict(card)))
                     told["cards"][card.uuid] = digest(card, chain.CARD)
-            connection.execute(_look.insert().values(**_row(look)))
+            connection.execute(_look.insert().values(**asdict(look)))
             told["looks"][digest(look, chain.LOOK)] = ""
 
-        self._queue.put(write)
+        self._put(write)
 
     def settle(self, card: Card, outcome: str, reason: str | None) -> None:
-        """Note what came of a card."""
         done = replace(card, outcome=outcome, reason=reason)
         with self._changing:
             self._cards.put(card.uuid, done)
@@ -123,7 +123,7 @@ class CardLog(QueueWriter):
             if connection.execute(change).rowcount:
                 told["outcomes"][card.uuid] = outcome
 
-        self._queue.put(write)
+        self._put(write)
 
     def _read(self, where: Any) -> tuple[Card, ...]:
         with reading(self._engine) as connection:
@@ -132,19 +132,15 @@ class CardLog(QueueWriter):
 
     # ---- looks
 
-    def looks(self, since: datetime | None = None) -> list[Look]:
-        """Every look since a time, oldest first."""
+    def looks(self, since: datetime = chain.EPOCH) -> list[Look]:
         self.flush()
-        query = sa.select(*(_look.c[f.name] for f in fields(Look))).order_by(_look.c.at, _look.c.id)
-        if since is not None:
-            query = query.where(_look.c.at >= since)
+        query = sa.select(*(_look.c[f.name] for f in fields(Look))).where(_look.c.at >= since)
         with reading(self._engine) as connection:
-            return [Look(*row) for row in connection.execute(query)]
+            return [Look(*row) for row in connection.execute(query.order_by(_look.c.at, _look.c.id))]
 
-    def all_cards(self, since: datetime | None = None) -> list[Card]:
-        """Every card since a time."""
+    def all_cards(self, since: datetime = chain.EPOCH) -> list[Card]:
         self.flush()
-        return list(self._read(_card.c.at >= since if since is not None else sa.true()))
+        return list(self._read(_card.c.at >= since))
 
     def tops(self, visits: int) -> list[list[float]]:
         """The probabilities of the likeliest tags at the last look at each of the newest visits."""
@@ -174,26 +170,21 @@ class CardLog(QueueWriter):
 
     # ---- writing
 
+    def _put(self, work: Write) -> None:
+        self._pending.append(work)
+        self._writer.submit(self._drain)
+
+    def _drain(self) -> None:
+        """Write what waits by now in one commit; those who asked for it later find nothing left to do."""
+        if batch := [self._pending.popleft() for _ in range(min(BATCH, len(self._pending)))]:
+            self._commit(batch)
+
     def flush(self) -> None:
         """Wait until everything asked for so far is written."""
-        done = threading.Event()
-        if not self._closed:
-            self._queue.put(done)
-            done.wait(30)
+        self._writer.submit(lambda: None).result(30)
 
-    def _write(self) -> None:
-        last = False
-        while not last:
-            items = [self._queue.get()]
-            while len(items) < BATCH and not self._queue.empty():
-                items.append(self._queue.get())
-            waiting = [item for item in items if isinstance(item, threading.Event)]
-            batch = [item for item in items if item is not None and not isinstance(item, threading.Event)]
-            if batch:
-                self._commit(batch)
-            for done in waiting:  # after the commit: who waits wants to read it
-                done.set()
-            last = None in items
+    def close(self) -> None:
+        self._writer.shutdown()
 
     def _commit(self, batch: list[Write]) -> None:
         told: dict[str, dict[str, str]] = {"cards": {}, "outcomes": {}, "looks": {}}
@@ -204,10 +195,7 @@ class CardLog(QueueWriter):
                 if any(told.values()):
                     _audit(connection, CARDS_WRITTEN, {**told, "looks": list(told["looks"])})
         except (StoreError, sa.exc.SQLAlchemyError, ValueError):
-            if len(batch) == 1:
-                self.failed += 1
-                return
-            for work in batch:  # one that the database refuses must not take the others with it
+            for work in batch if len(batch) > 1 else ():  # one that the database refuses must not take others with it
                 self._commit([work])
 
 
@@ -228,10 +216,5 @@ def _audit(connection: sa.Connection, event: str, detail: dict[str, Any]) -> Non
     chain.append(connection, schema.audit, [Event(event, "whatelse", detail=detail).row()], head)
 
 
-def _row(item: Card | Look) -> dict[str, Any]:
-    return {f.name: getattr(item, f.name) for f in fields(item)}
-
-
 def now() -> datetime:
-    """The time, in UTC."""
     return datetime.now(UTC)

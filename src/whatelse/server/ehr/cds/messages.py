@@ -6,12 +6,22 @@ import json
 from typing import Annotated, Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, WrapValidator
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WrapValidator,
+)
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 Short = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]  # what every database keeps
 Address = Annotated[str, StringConstraints(max_length=4_000)]  # a sandbox's has a whole launch in it
+Token = Annotated[str, StringConstraints(max_length=20_000)]
 
 
 def _bare(value: Any) -> Any:
@@ -36,38 +46,25 @@ class Lenient(BaseModel):
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
 
-class Context(Lenient):
-    patientId: Id
-    encounterId: Annotated[Id | None, BeforeValidator(_bare)] = None
-    userId: Maybe[Short] = None
-
-
-class Authorization(Lenient):
-    access_token: Annotated[str, StringConstraints(max_length=20_000)]
-
-
 class Call(Lenient):
-    """A call of a hook. The prefetch is looked into entry by entry, later."""
+    """A call of a hook. The prefetch is looked into entry by entry, later.
+
+    user   who called, as Practitioner/7; "" where nobody says
+    token  of the FHIR server
+    """
 
     hook: Short
     hookInstance: Short
-    context: Context
+    patient: Id = Field(validation_alias=AliasPath("context", "patientId"))
+    encounter: Annotated[Id | None, BeforeValidator(_bare)] = Field(
+        None, validation_alias=AliasPath("context", "encounterId")
+    )
+    user: Annotated[Short, WrapValidator(lambda value, check: _or_none(value, check) or "")] = Field(
+        "", validation_alias=AliasPath("context", "userId")
+    )
     prefetch: dict[str, Any] | None = None
     fhirServer: Maybe[Address] = None
-    fhirAuthorization: Maybe[Authorization] = None
-
-    @property
-    def user(self) -> str:
-        """Who called, as Practitioner/7; "" where nobody says."""
-        return self.context.userId or ""
-
-
-class Reason(Lenient):
-    code: Maybe[Short] = None
-
-
-class OverrideReason(Lenient):
-    reason: Maybe[Reason] = None
+    token: Maybe[Token] = Field(None, validation_alias=AliasPath("fhirAuthorization", "access_token"))
 
 
 class Outcome(Lenient):
@@ -76,12 +73,7 @@ class Outcome(Lenient):
     card: Short
     outcome: Short
     outcomeTimestamp: Maybe[Short] = None
-    overrideReason: Maybe[OverrideReason] = None
-
-    @property
-    def reason(self) -> str | None:
-        """The code of the reason that was chosen."""
-        return self.overrideReason.reason.code if self.overrideReason and self.overrideReason.reason else None
+    reason: Maybe[Short] = Field(None, validation_alias=AliasPath("overrideReason", "reason", "code"))
 
 
 class Feedback(Lenient):

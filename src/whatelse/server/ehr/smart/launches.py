@@ -11,35 +11,21 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from cachetools import TTLCache
 from cryptography.fernet import Fernet, InvalidToken
 
-from whatelse.server.ehr.smart.oauth import Endpoints, LaunchError
+from whatelse.server.ehr.smart.oauth import Endpoints, LaunchError, Pending
 from whatelse.store import schema
 from whatelse.store.engine import reading, writing
 
 COOKIE, STATE_COOKIE = "whatelse_launch", "whatelse_state"
 UNDER_WAY = timedelta(minutes=10)  # to come back from the EHR's sign-in
 MOST = 10_000  # launches at the sign-in
-REMEMBERED = 5.0  # seconds: who signed out in another process is let in no longer than that
 _launch = schema.launch
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A launch that is at the EHR's sign-in."""
-
-    issuer: str
-    endpoints: Endpoints
-    verifier: str
-    nonce: str
-    redirect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +50,6 @@ class Launches:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._open: TTLCache[str, dict[str, Launch]] = TTLCache(10_000, REMEMBERED)
-        self._lock = threading.Lock()  # of `_open`
 
     # ---- at the sign-in
 
@@ -84,16 +68,13 @@ class Launches:
     def come_back(self, state: str, browser: str) -> Pending:
         """The launch of a state, once, in the browser that it began in."""
         own = (_launch.c.name == digest(state), _launch.c.visit == "", _launch.c.until > _now())
-        with reading(self._engine) as connection:
-            sealed = connection.execute(sa.select(_launch.c.sealed).where(*own)).scalar()
+        with writing(self._engine) as connection:  # the row of a launch that was used stays, empty
+            sealed = connection.execute(sa.select(_launch.c.sealed).where(*own).with_for_update()).scalar()
+            connection.execute(_launch.update().where(*own).values(sealed=""))
         if sealed is None:
             says = "This launch is not known here, or took too long. Launch the app again from the EHR."
             raise LaunchError("state", says)
-        with writing(self._engine) as connection:
-            # what was used stays, empty: of two who come at once one changes the row
-            unused = _launch.update().where(*own, _launch.c.sealed != "").values(sealed="")
-            used = connection.execute(unused).rowcount == 0
-        if used:
+        if not sealed:
             raise LaunchError("replayed", "This launch has been used. Launch the app again from the EHR.")
         found = _unseal(browser, sealed)
         if found is None:
@@ -105,7 +86,7 @@ class Launches:
 
     def open(self, cookie: str | None, key: str, launch: Launch) -> str:
         """Open a visit; in the session of this browser if it is the same person of the same EHR. Returns the cookie."""
-        known = self.of(cookie, fresh=True) if cookie else {}
+        known = self.of(cookie) if cookie else {}
         if not cookie or not known or any((o.user, o.issuer) != (launch.user, launch.issuer) for o in known.values()):
             if cookie:
                 self.close(cookie)
@@ -119,32 +100,19 @@ class Launches:
         with writing(self._engine) as connection:
             connection.execute(_launch.delete().where(_launch.c.name == row["name"], _launch.c.visit == key))
             connection.execute(_launch.insert().values(**row, until=datetime.fromtimestamp(launch.until, UTC)))
-        self._forget(cookie)
 
-    def of(self, cookie: str, fresh: bool = False) -> dict[str, Launch]:
-        """The launches that are open in a browser, by the key of their visit. fresh: as the database has them now."""
-        name = digest(cookie)
-        with self._lock:
-            found = None if fresh else self._open.get(name)
-        if found is None:
-            own = (_launch.c.name == name, _launch.c.visit != "", _launch.c.until > _now())
-            with reading(self._engine) as connection:
-                rows = connection.execute(sa.select(_launch.c.visit, _launch.c.sealed).where(*own)).all()
-            opened = {row.visit: _unseal(cookie, row.sealed) for row in rows}
-            found = {key: Launch(**said) for key, said in opened.items() if said is not None}
-            with self._lock:
-                self._open[name] = found
-        return found
+    def of(self, cookie: str) -> dict[str, Launch]:
+        """The launches that are open in a browser, by the key of their visit. Cost: one query."""
+        own = (_launch.c.name == digest(cookie), _launch.c.visit != "", _launch.c.until > _now())
+        with reading(self._engine) as connection:
+            rows = connection.execute(sa.select(_launch.c.visit, _launch.c.sealed).where(*own)).all()
+        opened = {row.visit: _unseal(cookie, row.sealed) for row in rows}
+        return {key: Launch(**said) for key, said in opened.items() if said is not None}
 
     def close(self, cookie: str) -> None:
         """Sign out."""
         with writing(self._engine) as connection:
             connection.execute(_launch.delete().where(_launch.c.name == digest(cookie)))
-        self._forget(cookie)
-
-    def _forget(self, cookie: str) -> None:
-        with self._lock:
-            self._open.pop(digest(cookie), None)
 
 
 def prune(engine: sa.Engine) -> int:

@@ -60,6 +60,17 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """A launch that is at the EHR's sign-in."""
+
+    issuer: str
+    endpoints: Endpoints
+    verifier: str
+    nonce: str
+    redirect: str
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """The answer of a token endpoint. `expires`: as time.time(); `context`: the whole answer (patient, encounter …)."""
 
@@ -97,22 +108,13 @@ def discover(issuer: str) -> Endpoints:
     return Endpoints(str(found.get("issuer") or issuer), urls[0], urls[1], urls[2], letters)
 
 
-def authorization_request(
-    endpoints: Endpoints,
-    issuer: str,
-    client: str,
-    redirect: str,
-    state: str,
-    verifier: str,
-    nonce: str,
-    launch: str | None,
-) -> str:
+def authorization_request(pending: Pending, client: str, state: str, launch: str | None) -> str:
     """The address of the EHR's sign-in for one launch (PKCE with S256). launch: None for a standalone launch."""
-    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+    endpoints = pending.endpoints
     asked = {
-        "response_type": "code", "client_id": client, "redirect_uri": redirect, "state": state,
-        "scope": scopes(launch is not None, endpoints.letters), "aud": issuer, "nonce": nonce,
-        "code_challenge": challenge, "code_challenge_method": "S256",
+        "response_type": "code", "client_id": client, "redirect_uri": pending.redirect, "state": state,
+        "scope": scopes(launch is not None, endpoints.letters), "aud": pending.issuer, "nonce": pending.nonce,
+        "code_challenge": _digest(pending.verifier), "code_challenge_method": "S256",
     }  # fmt: skip
     joint = "&" if "?" in endpoints.authorize else "?"
     return endpoints.authorize + joint + urlencode(asked | ({"launch": launch} if launch is not None else {}))
@@ -152,8 +154,7 @@ class ClientKey:
             raise WhatelseError(f"{file.name}: SMART needs an RSA key (RS384) or one of the curve P-384 (ES384)")
         self._key = key
         named = {name: public[name] for name in ("crv", "e", "kty", "n", "x", "y") if name in public}
-        thumbprint = hashlib.sha256(json.dumps(named, sort_keys=True, separators=(",", ":")).encode()).digest()
-        self._id = base64.urlsafe_b64encode(thumbprint).decode().rstrip("=")  # RFC 7638
+        self._id = _digest(json.dumps(named, sort_keys=True, separators=(",", ":")))  # RFC 7638
         self.jwks: dict[str, Any] = {"keys": [{**named, "kid": self._id, "use": "sig", "alg": self._algorithm}]}
 
     def assertion(self, client: str, endpoint: str) -> str:
@@ -190,14 +191,18 @@ def ask_token(endpoints: Endpoints, form: dict[str, str], client: Client) -> Acc
     return Access(token, refresh, time.time() + seconds, identity, found)
 
 
-def user_of(
-    access: Access, endpoints: Endpoints, issuer: str, client: str, nonce: str, kinds: Sequence[str], keys: KeySet
-) -> str:
+def _digest(text: str) -> str:
+    """SHA-256 as OAuth writes it: base64url without padding."""
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+
+
+def user_of(access: Access, pending: Pending, client: str, kinds: Sequence[str], keys: KeySet) -> str:
     """The fhirUser of a verified id_token, as `Practitioner/7`. LaunchError unless it is of one of `kinds`.
 
     fhirUser is a relative reference, or an absolute one below the issuer. Anything else (a version, a query, another
     server) is refused: it could be read in two ways.
     """
+    issuer, endpoints = pending.issuer, pending.endpoints
     unverified = "The EHR's word on who you are could not be verified. Launch the app again."
     if access.identity is None or not endpoints.keys:
         raise LaunchError("identity", unverified, 403)
@@ -208,7 +213,7 @@ def user_of(
         )
     except TokenRefused as refused:
         raise LaunchError(refused.reason, unverified, 403) from None
-    if claims.get("nonce") != nonce:
+    if claims.get("nonce") != pending.nonce:
         raise LaunchError("nonce", unverified, 403)
     said = claims.get("fhirUser")  # and not `profile`, which users of some identity providers write themselves
     user = said if isinstance(said, str) else ""

@@ -15,11 +15,13 @@ _LINE = ("visit", "version", "kind", "subject", "verdict", "undoes", "actor", "a
 
 
 def upgrade() -> None:
-    new = [schema.audit, schema.chain_head, schema.served, schema.pulse]  # unchanged since: see 0001
+    new = [schema.audit, schema.chain_head, schema.served, schema.pulse]
     schema.metadata.create_all(op.get_bind(), tables=new)
     sqlite = op.get_bind().dialect.name == "sqlite"
-    op.execute("DROP TRIGGER decision_no_update" if sqlite else "DROP TRIGGER decision_append_only ON decision")
-    op.add_column("decision", sa.Column("chain", sa.String(64), nullable=False, server_default=""))
+    for name in ("decision_no_update", "decision_no_delete") if sqlite else ("decision_append_only ON decision",):
+        op.execute(f"DROP TRIGGER IF EXISTS {name}")
+    if "chain" not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns("decision")}:
+        op.add_column("decision", sa.Column("chain", sa.String(64), nullable=False, server_default=""))
     lines, newest = _link_what_is_there()
     empty = {"removed": 0, "removed_lines": 0, "start": FIRST}
     op.bulk_insert(
@@ -34,13 +36,7 @@ def upgrade() -> None:
 
 def _link_what_is_there() -> tuple[int, str]:
     """Lines from before there was a chain, in the order of their numbers. Returns how many, and the newest hash."""
-    table = sa.table(
-        "decision",
-        *(sa.column(name) for name in ("id", "chain", *_LINE) if name not in ("at", "shown")),
-        sa.column("at", sa.DateTime(timezone=True)),
-        sa.column("shown", sa.JSON),
-    )
-    connection, after, lines, newest = op.get_bind(), -1, 0, FIRST
+    table, connection, after, lines, newest = schema.decision, op.get_bind(), -1, 0, FIRST
     while True:
         rows = connection.execute(sa.select(table).where(table.c.id > after).order_by(table.c.id).limit(5_000)).all()
         if not rows:
@@ -56,7 +52,8 @@ def _link_what_is_there() -> tuple[int, str]:
 
 def _keep_sqlite() -> None:
     refuse = "BEGIN SELECT RAISE(ABORT, 'the history is append-only'); END"
-    op.execute(f"CREATE TRIGGER decision_no_update BEFORE UPDATE ON decision {refuse}")
+    for what in ("UPDATE", "DELETE"):
+        op.execute(f"CREATE TRIGGER decision_no_{what.lower()} BEFORE {what} ON decision {refuse}")
     # INSERT OR REPLACE deletes what is in its way without asking the triggers for deletions
     there = "id = NEW.id OR request = NEW.request OR (visit = NEW.visit AND version = NEW.version)"
     op.execute(
@@ -75,6 +72,10 @@ def _keep_sqlite() -> None:
 
 
 def _keep_postgresql() -> None:
+    op.execute(
+        "CREATE OR REPLACE FUNCTION decision_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the history is append-only'; END $$"
+    )
     op.execute(
         "CREATE TRIGGER decision_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON decision "
         "FOR EACH STATEMENT EXECUTE FUNCTION decision_append_only()"

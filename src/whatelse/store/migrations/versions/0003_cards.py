@@ -11,5 +11,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    tables = [schema.cds_card, schema.cds_look, schema.cds_switch]  # unchanged since: see 0001
+    tables = [schema.cds_card, schema.cds_look, schema.cds_switch]
     schema.metadata.create_all(op.get_bind(), tables=tables)

@@ -1,1 +1,0 @@
-"""The paper's learner: neural variational inference with anchors (PyTorch, an extra)."""

@@ -1,1 +1,0 @@
-"""Routes and pages of the workbench for curators."""
