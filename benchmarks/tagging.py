@@ -16,8 +16,8 @@ import numpy as np
 
 from whatelse.batch import answers
 from whatelse.cohort.batches import BatchReader
-from whatelse.noisyor.inference.posterior import BUDGET, solve
-from whatelse.noisyor.inference.query import lay_out
+from whatelse.noisyor.inference.posterior import BUDGET, lay_out
+from whatelse.noisyor.inference.solver import solve
 from whatelse.sources import read_visits
 from whatelse.tagger import Tagger
 

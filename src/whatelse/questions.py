@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whatelse.explanations import Question
-from whatelse.noisyor.inference.posterior import Posterior, posterior
+from whatelse.noisyor.inference.posterior import posterior
+from whatelse.noisyor.inference.solver import Posterior
 from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Known
 

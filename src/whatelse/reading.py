@@ -15,7 +15,8 @@ import numpy as np
 from whatelse.errors import QueryError
 from whatelse.explanations import COMPLAINTS, Explanation, Place, Question, Reason, Suggestions, Tag, in_words, telling
 from whatelse.noisyor.attribution import why
-from whatelse.noisyor.inference.posterior import Posterior, posterior
+from whatelse.noisyor.inference.posterior import posterior
+from whatelse.noisyor.inference.solver import Posterior
 from whatelse.questions import ask
 from whatelse.text import Mention, ReadNote
 from whatelse.text.lexicon import QUALITY

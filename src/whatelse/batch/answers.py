@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from whatelse.cohort.batches import BatchReader
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.posterior import Posterior, posterior
+from whatelse.noisyor.inference.posterior import posterior
+from whatelse.noisyor.inference.solver import Posterior
 from whatelse.tagger import Tagger
 from whatelse.visits import Visit
 

@@ -30,8 +30,9 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.posterior import solve
-from whatelse.noisyor.inference.query import CONFIRMED, FREE, POSSIBLE, REJECTED, Query, lay_out, reduce_visit
+from whatelse.noisyor.inference.posterior import lay_out
+from whatelse.noisyor.inference.query import CONFIRMED, FREE, POSSIBLE, REJECTED, Query, reduce_visit
+from whatelse.noisyor.inference.solver import solve
 from whatelse.noisyor.inference.states import with_cause
 from whatelse.noisyor.joint import JointModel, Model
 from whatelse.noisyor.likelihood import tables

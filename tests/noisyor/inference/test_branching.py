@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from whatelse.noisyor import NoisyOr, enumerate_posterior, posterior
-from whatelse.noisyor.inference import posterior as module
-from whatelse.noisyor.inference.query import lay_out
+from whatelse.noisyor.inference import solver as module
+from whatelse.noisyor.inference.posterior import lay_out
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -13,8 +13,9 @@ import numpy as np
 from numba import njit
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.posterior import EPSILON, Posterior, empty, finish
-from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, lay_out, reduce_visit
+from whatelse.noisyor.inference.posterior import lay_out
+from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, reduce_visit
+from whatelse.noisyor.inference.solver import EPSILON, Posterior, empty, finish
 from whatelse.noisyor.inference.states import DEAD, split_products, with_cause
 from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import tables

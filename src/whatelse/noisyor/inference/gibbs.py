@@ -22,7 +22,8 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.query import CONFIRMED, FREE, POSSIBLE, TINY_LEAK, lay_out, reduce_visit
+from whatelse.noisyor.inference.posterior import lay_out
+from whatelse.noisyor.inference.query import CONFIRMED, FREE, POSSIBLE, TINY_LEAK, reduce_visit
 from whatelse.noisyor.inference.states import log_on, split_products, with_cause
 from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import tables

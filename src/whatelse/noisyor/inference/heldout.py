@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.inference.posterior import TOLERANCE, solve
-from whatelse.noisyor.inference.query import POSSIBLE, lay_out
+from whatelse.noisyor.inference.posterior import TOLERANCE, lay_out
+from whatelse.noisyor.inference.query import POSSIBLE
+from whatelse.noisyor.inference.solver import solve
 from whatelse.noisyor.joint import Model
 from whatelse.noisyor.likelihood import as_rows
 from whatelse.types import Floats

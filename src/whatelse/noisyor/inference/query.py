@@ -13,7 +13,7 @@ unary term by then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from whatelse.errors import QueryError
-from whatelse.noisyor.joint import JointModel, Model
 from whatelse.noisyor.likelihood import Rows, Tables, as_evidence, as_indices, as_rows
 from whatelse.noisyor.params import NoisyOr
 from whatelse.types import Floats, Ints
 
 FREE, CONFIRMED, REJECTED = 0, 1, 2
 POSSIBLE, NO_STATE = -1, -2  # otherwise: the index of the finding that cannot be as it is
-CLOSE = np.log(4.0)  # log odds from which on company is cause or complication: not explained away
 TINY_LEAK = 1e-280  # stands for a leak of zero in bounds; log(0) has no gain to bound with
 
 
@@ -51,80 +49,7 @@ class Query:
         return self.count.size
 
 
-def lay_out(
-    model: Model, present: Any, unobserved: Any = None, confirmed: Any = None, rejected: Any = None,
-    count: ArrayLike | None = None, evidence: ArrayLike | None = None,
-) -> tuple[NoisyOr, Query]:  # fmt: skip
-    """Check a question and lay it out; a Query given as `present` is one already. Returns the noisy-or it is put to.
-
-    See `posterior` for the forms each argument takes.
-    """
-    noisyor = model.noisyor if isinstance(model, JointModel) else model
-    if isinstance(present, Query):
-        return noisyor, present
-    if isinstance(model, JointModel) and evidence is None and not model.evidence.says_nothing:
-        evidence = _own_evidence(model, present, unobserved)
-    query = _checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
-    if isinstance(model, JointModel):
-        query = _with_company(model, query)
-    return noisyor, _of_looks(query, model.evidence.real) if isinstance(model, JointModel) and count is None else query
-
-
-def _with_company(model: JointModel, query: Query) -> Query:
-    """Confirmed conditions bring their company, and do not explain away its findings; what their names brought others
-    for it is taken back."""
-    yes = query.status == CONFIRMED
-    if not (yes.any() and model.evidence.keeps_company):
-        return query
-    some = np.flatnonzero(yes.any(0))
-    anchors, (start, index) = model.evidence.anchor_columns[some], query.present
-    said = sparse.csr_array((np.ones(index.size, bool), index, start), shape=(query.size, model.n))
-    named = yes[:, some] & said[:, anchors].toarray()
-    added = yes[:, some] @ model.evidence.company[:, some].T - named @ model.evidence.weight[:, anchors].T
-    for v in np.flatnonzero(yes.any(1)).tolist():
-        here = index[start[v] : start[v + 1]]
-        added[v] += _left_to_company(model, here[model.noisyor.weight[here] > 0], np.flatnonzero(yes[v]))
-    return replace(query, evidence=query.evidence + added)
-
-
-def _left_to_company(model: JointModel, present: Ints, confirmed: Ints) -> Floats:
-    """(m,) log odds that confirmed conditions would take from their company by explaining present findings."""
-    noisyor, left = model.noisyor, np.zeros(model.m)
-    leak, weight = noisyor.leak[present], noisyor.weight[present]
-    for c in confirmed.tolist():
-        friends = np.flatnonzero(model.evidence.company[:, c] >= CLOSE)
-        fail, explained = noisyor.fail[np.ix_(friends, present)], 1 - (1 - leak) * noisyor.fail[c, present]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            alone, beside = (np.log((1 - (1 - by) * fail) / by) for by in (leak, explained))
-            left[friends] += np.nan_to_num((alone - beside) @ weight, posinf=0.0)
-    return left
-
-
-def _of_looks(query: Query, real: Floats) -> Query:
-    """The question put to looks of which a share `real` (m,) is the condition. With a count looks are conditions."""
-    if (real == 1).all():
-        return query
-    no = (query.status == REJECTED) & (real < 1)
-    with np.errstate(divide="ignore"):
-        unreal = np.log1p(-real)
-    return replace(
-        query,
-        status=np.where(no, FREE, query.status).astype(np.int8),
-        evidence=query.evidence + np.where(no, unreal, 0.0),
-        share=np.where(query.status == FREE, real, query.share),
-    )
-
-
-def _own_evidence(model: JointModel, present: Any, unobserved: Any) -> Floats:
-    """(V, m), or (m,) of a single visit: what a joint model's evidence says of the visits asked about."""
-    if not _is_one(present):
-        shared = unobserved is not None and _is_one(unobserved)
-        return model.evidence(present, [unobserved] * len(present) if shared else unobserved)
-    own: Floats = model.evidence([present], None if unobserved is None else [unobserved])[0]
-    return own
-
-
-def _checked(
+def checked(
     model: NoisyOr,
     present: Any,
     unobserved: Any,
@@ -133,7 +58,7 @@ def _checked(
     count: ArrayLike | None,
     evidence: ArrayLike | None,
 ) -> Query:
-    single = _is_one(present)
+    single = is_one(present)
     V = 1 if single else (present.shape[0] if hasattr(present, "shape") else len(present))
     rows = {
         name: _rows(value, single, V, size, name)
@@ -169,7 +94,7 @@ def _checked(
     )
 
 
-def _is_one(value: Any) -> bool:
+def is_one(value: Any) -> bool:
     """Whether `value` is one visit's indices (or its mask), not a list of visits."""
     if sparse.issparse(value):
         return False
@@ -181,7 +106,7 @@ def _is_one(value: Any) -> bool:
 def _rows(value: Any, single: bool, V: int, size: int, what: str) -> Rows:
     if value is None:
         return np.zeros(V + 1, np.int64), np.empty(0, np.int64)
-    if _is_one(value):  # for many visits: the same for each of them
+    if is_one(value):  # for many visits: the same for each of them
         index = as_indices(value, size, what)
         return np.arange(V + 1, dtype=np.int64) * index.size, np.tile(index, V)
     if single:
