@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,12 @@ def cell(prior: Prior, condition: int, finding: str) -> tuple[float, float]:
 def test_a_finding_that_the_entry_lists_is_a_fact(prior: Prior) -> None:
     facts, names = cell(prior, 0, "flank_pain")
     assert facts > 1 and names == 0
+
+
+def test_a_finding_that_is_common_in_the_cohort_speaks_less(prior: Prior, vocabulary: Vocabulary) -> None:
+    common = replace(vocabulary, counts=np.full(len(vocabulary.names), 500))
+    facts, _ = cell(prior_of(common, load_knowledge()), 0, "flank_pain")
+    assert 0 < facts < cell(prior, 0, "flank_pain")[0]
 
 
 def test_a_drug_speaks_by_its_class(prior: Prior) -> None:

@@ -1,6 +1,7 @@
 """Prior: what the knowledge base says about the parameters of a cohort's conditions and findings.
 
     facts_ij     log of how many times as common finding j is among cases of condition i as among all visits
+                 (of the cohort, where finding j is commoner than the base says: injury, where people see little else)
     names_ij     the same for findings that name the condition itself, or an injury of its own body site
     coupling_ik  log of how many times as often conditions i and k occur together as by chance
     share_i      share of emergency visits with condition i
@@ -79,7 +80,7 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
     m, n = len(conditions), len(names)
     lexicon = load_lexicon()
     columns = concepts_of_findings(names, lexicon)
-    written = set(names)
+    seen = dict(zip(names, (vocabulary.counts / max(vocabulary.visits, 1)).tolist(), strict=True))
     weight, share, own = np.zeros((len(GROUPS), m, n)), np.full(m, np.nan), np.zeros((m, n), bool)
     entries, whole, kinds = list[tuple[str, ...]](), list[Condition | None](), list[int]()
     for i, condition in enumerate(conditions):
@@ -91,7 +92,7 @@ def prior_of(vocabulary: Vocabulary, base: Knowledge) -> Prior:
         symptom = entry is not None and entry.kind == "symptom"
         kinds.append(_anchor_kind(condition, _names_it(condition, base, lexicon, found, entry), symptom))
         own[i] = [name in found and not name.endswith(ANY_INJURY) for name in names]
-        view = _View(base, lexicon, entry, found, written)
+        view = _View(base, lexicon, entry, found, seen)
         for j, concepts in enumerate(columns[: n - m]):
             if concepts:
                 weight[:, i, j] = view.weights(concepts)
@@ -139,12 +140,15 @@ def _anchor_kind(condition: AnchoredCondition, names: bool, symptom: bool = Fals
 
 
 class _View:
-    """What the base says about one condition: the entry, the names that are its own, the body sites of an injury."""
+    """What the base says about one condition: the entry, the names that are its own, the body sites of an injury.
+
+    seen: the cohort's findings, each with the share of visits that have it
+    """
 
     def __init__(
-        self, base: Knowledge, lexicon: Lexicon, entry: Condition | None, found: tuple[str, ...], written: set[str]
+        self, base: Knowledge, lexicon: Lexicon, entry: Condition | None, found: tuple[str, ...], seen: dict[str, float]
     ) -> None:
-        self.base, self.lexicon, self.entry, self.own, self.written = base, lexicon, entry, frozenset(found), written
+        self.base, self.lexicon, self.entry, self.own, self.seen = base, lexicon, entry, frozenset(found), seen
         self.row = frequencies(base, [entry])[0] if entry else {}
         made = filter(None, (lexicon.composed(name) for name in found))
         self.sites = frozenset(site.name for site, _ in made)
@@ -194,21 +198,21 @@ class _View:
         if (place := self._place(rest)) is not None and place[0] == "elsewhere":
             return None
         if name in self.row:
-            return _lift(base, name, self.row)
+            return self._lift(name)
         if name in entry.against:
             return float(np.log(max(entry.against[name], 0.01)))
         if name == "injury":
             return float(np.log(INJURED[self.injury]))
         if prefix in ("", "rx", "hx"):
             for up in wider_findings(base, name):
-                if up in self.row and up not in self.written:
-                    return CLIMBED * _lift(base, up, self.row)
+                if up in self.row and up not in self.seen:
+                    return CLIMBED * self._lift(up)
         return None
 
-
-def _lift(base: Knowledge, name: str, row: dict[str, tuple[float, float]]) -> float:
-    """Log lift of a finding that an entry lists; never negative, since only `against` speaks against a condition."""
-    return max(float(np.log(max(row[name][0], 1e-4) / _rate(base, name))), 0.0)
+    def _lift(self, name: str) -> float:
+        """Log lift of a finding that the entry lists; never negative: only `against` speaks against."""
+        rate = max(_rate(self.base, name), self.seen.get(name, 0.0))
+        return max(float(np.log(max(self.row[name][0], 1e-4) / rate)), 0.0)
 
 
 def _rate(base: Knowledge, name: str) -> float:
