@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from whatelse.noisyor import NoisyOr, enumerate_posterior, posterior
+from tests.support.enumeration import enumerate_posterior
+from whatelse.noisyor import NoisyOr, posterior
 from whatelse.noisyor.inference import solver as module
 from whatelse.noisyor.inference.posterior import lay_out
 

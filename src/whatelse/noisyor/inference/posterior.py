@@ -1,6 +1,6 @@
 """The posterior over conditions given a visit, with a certified error: `posterior`.
 
-Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
+Every question (`posterior`, `why`, `heldout_tag`) takes a model and a Query, or a model
 and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
 
 Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed

@@ -1,6 +1,6 @@
 """Query: a question as arrays: what is present, not observed, confirmed, rejected, counted, for one visit or many.
 
-Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
+Every question (`posterior`, `why`, `heldout_tag`) takes a model and a Query, or a model
 and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
 
 Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
