@@ -79,7 +79,7 @@ def why(
     evidence: ArrayLike | None = None,
 ) -> Why:  # fmt: skip
     """Explain one open condition of one visit; arguments as in `posterior`. Cost: a posterior, and O(STATES P)."""
-    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, None, evidence)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, evidence)
     if not query.single:
         raise QueryError("why is asked for one visit at a time; give one visit's indices")
     if not 0 <= condition < noisyor.m:

@@ -1,4 +1,4 @@
-"""Query: a question as arrays: what is present, not observed, confirmed, rejected, counted, for one visit or many.
+"""Query: a question as arrays: what is present, not observed, confirmed, rejected, for one visit or many.
 
 Every question (`posterior`, `why`, `heldout_tag`) takes a model and a Query, or a model
 and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
@@ -27,7 +27,7 @@ from whatelse.noisyor.params import NoisyOr
 from whatelse.types import Floats, Ints
 
 FREE, CONFIRMED, REJECTED = 0, 1, 2
-POSSIBLE, NO_STATE = -1, -2  # otherwise: the index of the finding that cannot be as it is
+POSSIBLE = -1  # otherwise: the index of the finding that cannot be as it is
 TINY_LEAK = 1e-280  # stands for a leak of zero in bounds; log(0) has no gain to bound with
 
 
@@ -38,7 +38,6 @@ class Query:
     present: Rows
     unobserved: Rows
     status: NDArray[np.int8]  # (V, m) FREE, CONFIRMED or REJECTED
-    count: Ints  # (V,) exact number of conditions on, or -1
     evidence: Floats  # (V, m)
     single: bool
     share: Floats  # (V, m) P(condition | its look): `real`, 1 where confirmed, 0 where rejected
@@ -46,17 +45,11 @@ class Query:
     @property
     def size(self) -> int:
         """How many visits are asked about."""
-        return self.count.size
+        return len(self.status)
 
 
 def checked(
-    model: NoisyOr,
-    present: Any,
-    unobserved: Any,
-    confirmed: Any,
-    rejected: Any,
-    count: ArrayLike | None,
-    evidence: ArrayLike | None,
+    model: NoisyOr, present: Any, unobserved: Any, confirmed: Any, rejected: Any, evidence: ArrayLike | None
 ) -> Query:
     single = is_one(present)
     V = 1 if single else (present.shape[0] if hasattr(present, "shape") else len(present))
@@ -76,18 +69,11 @@ def checked(
     for name, code in (("confirmed", CONFIRMED), ("rejected", REJECTED)):
         start, index = rows[name]
         status[np.repeat(np.arange(V), np.diff(start)), index] = code
-    counts = _counts(count, V)
-    low, high = (status == CONFIRMED).sum(1), (status != REJECTED).sum(1)
-    wrong = np.flatnonzero((counts >= 0) & ((counts < low) | (counts > high)))
-    if wrong.size:
-        v = wrong[0]
-        raise QueryError(f"count of visit {v} is {counts[v]}, but {low[v]} are confirmed and {high[v]} not rejected")
     added = np.zeros((V, model.m)) if evidence is None else as_evidence(evidence, V, model.m)
     return Query(
         present=_by_weight(rows["present"], model.weight),
         unobserved=rows["unobserved"],
         status=status,
-        count=counts,
         evidence=added,
         single=single,
         share=(status != REJECTED).astype(np.float64),
@@ -115,15 +101,6 @@ def _rows(value: Any, single: bool, V: int, size: int, what: str) -> Rows:
     if rows[0].size != V + 1:
         raise QueryError(f"{what} has {rows[0].size - 1} visits but present has {V}")
     return rows
-
-
-def _counts(count: ArrayLike | None, V: int) -> Ints:
-    given = np.asarray(-1 if count is None else count)
-    if not np.issubdtype(given.dtype, np.integer) or given.shape not in ((), (V,)):
-        raise QueryError(f"count has type {given.dtype} and shape {given.shape}, needs one whole number or {V} of them")
-    if count is not None and (given < 0).any():
-        raise QueryError(f"count is {given.min()}, needs 0 or more")
-    return np.broadcast_to(given, (V,)).astype(np.int64)
 
 
 def _disjoint(a: Rows, b: Rows, size: int, noun: str, problem: str) -> None:
