@@ -3,10 +3,9 @@
 A value that is asserted as present is a mention of the concepts that it means ("temp 39.5": fever) or denies ("temp
 36.8": no fever). The anchors of a concept that it means fire. A list of denials or of old diseases reaches neither a
 value ("no LOC, BP 85/50"; "PMH: htn. T 101") nor the word that the value belongs to ("no rash, fever 104"); a direct
-denial does ("denies temp > 101"). The
-name of a value is no drug ("bicarb 8"). Words of values, ages and durations are covered: they are no findings. A
-mention that ends inside a value that denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and
-fires no anchor.
+denial does ("denies temp > 101"). The name of a value is no drug ("bicarb 8"). Words of values, ages and durations are
+covered: they are no findings. A mention that ends inside a value that denies it is negated ("tmax 98.6" is no fever,
+"knee pain 0/10" no pain), and fires no anchor.
 """
 
 from __future__ import annotations
