@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.knowledge.entries import all_wider
 from whatelse.text.measurements import load_measures
 from whatelse.text.pieces import WORD, cut
 from whatelse.text.spelling import SHORTEST, Corrector, english
@@ -222,14 +223,7 @@ class Lexicon:
 
     def ancestors(self, name: str) -> tuple[str, ...]:
         """All wider concepts of a concept or composed name, nearest first, without itself."""
-        found: dict[str, None] = {}
-        waiting = [name]
-        while waiting:
-            for parent in self._is_a(waiting.pop(0)):
-                if parent not in found and parent != name:
-                    found[parent] = None
-                    waiting.append(parent)
-        return tuple(found)
+        return all_wider(name, self._is_a)
 
     # ---- JSON
 
