@@ -1,12 +1,6 @@
 """Query: a question as arrays: what is present, not observed, confirmed, rejected, for one visit or many.
 
-Every question (`posterior`, `why`, `heldout_tag`) takes a model and a Query, or a model
-and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
-
-Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
-condition has its look, and a rejected one adds log(1 - real) to the log odds of its look: that of something else.
-
-`reduce_visit` then shrinks one visit to the problem that inference works on: the M conditions still free and
+`reduce_visit` shrinks one visit to the problem that inference works on: the M conditions still free and
 the P findings present. Whatever is certain (confirmed, rejected, absent findings) has become a constant or a
 unary term by then.
 """

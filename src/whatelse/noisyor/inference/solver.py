@@ -68,18 +68,12 @@ def solve(
     t = tables(model)
     branching = model.m > MANY and not t.coupled and t.least_leak >= LEAST_LEAK
 
+    kernel, most = (_solve_by_branching, NODES) if branching else (_solve, budget)
+
     def run(first: int, end: int) -> None:
-        if branching:
-            _solve_by_branching(
-                first, end, query.present, query.unobserved, query.status, query.evidence,
-                model.fail, model.leak, model.weight, model.coupling, t, tolerance, NODES,
-                out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
-                out.impossible,
-            )  # fmt: skip
-            return
-        _solve(
+        kernel(
             first, end, query.present, query.unobserved, query.status, query.evidence,
-            model.fail, model.leak, model.weight, model.coupling, t, tolerance, budget,
+            model.fail, model.leak, model.weight, model.coupling, t, tolerance, most,
             out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
             out.impossible,
         )  # fmt: skip
