@@ -27,10 +27,14 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    negated: bool = False
     cue: Token | None = None
     opens: bool = False
     assertion: str = "present"
+
+    @property
+    def negated(self) -> bool:
+        """Whether the note denies it."""
+        return self.assertion == ASSERTIONS[NEGATED]
 
     @property
     def word(self) -> str:
@@ -53,8 +57,7 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
         if (first, last) not in cues:
             phrase = " ".join(word for word, _, _ in cut(text[first:last]))
             cues[first, last] = Token(phrase, first, last, opens=opens.get(first, False))
-        said = code == NEGATED, cues[first, last], opens[start], ASSERTIONS[code]
-        tokens.append(Token(names[word], start, end, *said))
+        tokens.append(Token(names[word], start, end, cues[first, last], opens[start], ASSERTIONS[code]))
     return tokens
 
 
