@@ -32,16 +32,10 @@ def enumerate_posterior(model: Model, present: Any, *, top: int = 5, **question:
     noisyor, query = lay_out(model, present, **question)
     out = empty(noisyor, query, top)
     t = tables(noisyor)
-    starts = query.present[0], query.unobserved[0]
     for v in range(query.size):
-        found, missing = (
-            index[start[v] : start[v + 1]]
-            for start, index in zip(starts, (query.present[1], query.unobserved[1]), strict=True)
-        )
         verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            found, missing, query.status[v], query.evidence[v],
-            noisyor.fail, noisyor.leak, noisyor.weight, noisyor.coupling, t,
-        )  # fmt: skip
+            v, query.present, query.unobserved, query.status, query.evidence, t
+        )
         on_already = query.status[v] == CONFIRMED
         if free.size > MOST:
             raise QueryError(

@@ -31,8 +31,12 @@ PRIOR_SWEEPS = 200  # Gibbs sweeps over a coupled prior before a draw is used
 
 
 class Tables(NamedTuple):
-    """What every query needs of a model, computed once: O(m n)."""
+    """What every query needs of a model: its own arrays, and what is computed of them once, O(m n)."""
 
+    fail: Floats  # (m, n)
+    leak: Floats  # (n,)
+    weight: Floats  # (n,)
+    coupling: Floats  # (m, m)
     log_odds: Floats  # (m,) of the prior
     log_none: float  # log P(y = 0)
     log_fail: Floats  # (n, m) a_j log f_ij, with 0 where f_ij = 0
@@ -65,6 +69,10 @@ def tables(model: NoisyOr) -> Tables:
         always = (model.leak == 1) & used
         finding, cause = np.nonzero(model.fail.T < 1)
         found = _TABLES[model] = Tables(
+            fail=model.fail,
+            leak=model.leak,
+            weight=model.weight,
+            coupling=model.coupling,
             log_odds=np.log(model.prior) - np.log1p(-model.prior),
             log_none=float(np.log1p(-model.prior).sum()),
             log_fail=np.ascontiguousarray(log_fail.T),

@@ -40,10 +40,8 @@ def heldout_tag(model: Model, X: Any, confirmed: ArrayLike, evidence: ArrayLike 
     t, log_weights = tables(noisyor), np.full(known.shape, -np.inf)
 
     def run(first: int, end: int) -> None:
-        _weigh_extensions(
-            first, end, query.present, query.unobserved, query.status, query.evidence,
-            noisyor.fail, noisyor.leak, noisyor.weight, noisyor.coupling, t, log_weights,
-        )  # fmt: skip
+        asked = query.present, query.unobserved, query.status, query.evidence
+        _weigh_extensions(first, end, *asked, t, log_weights)
 
     by_threads(run, query.size)
     peak = log_weights.max(1, keepdims=True, initial=-np.inf)
@@ -56,14 +54,11 @@ def heldout_tag(model: Model, X: Any, confirmed: ArrayLike, evidence: ArrayLike 
 @njit(cache=True, nogil=True)
 def _weigh_extensions(
     first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, log_weights: Floats,
+    t: Tables, log_weights: Floats,
 ) -> None:  # fmt: skip
     """log P(x, confirmed + i) up to a constant of visits first .. end - 1 into log_weights (V, m); -inf: impossible."""
     for v in range(first, end):
-        verdict, _, _, free, unary, on, w, rows = reduce_visit(
-            present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
-            status[v], evidence[v], fail, leak, weight, coupling, t,
-        )  # fmt: skip
+        verdict, _, _, free, unary, on, w, rows = reduce_visit(v, present, unobserved, status, evidence, t)
         if verdict != POSSIBLE:
             continue
         ends = np.empty(on.size + 1, np.int64)

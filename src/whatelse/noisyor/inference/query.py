@@ -117,10 +117,11 @@ def _by_weight(rows: Rows, weight: Floats) -> Rows:
 
 @njit(cache=True, nogil=True)
 def reduce_visit(
-    present: Ints, unobserved: Ints, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables,
-) -> tuple[int, float, float, Ints, Floats, Floats, Floats, Floats]:  # fmt: skip
-    """One visit as a problem over its free conditions: log P(x, y) = base + sum_k y_k unary_k + sum_j w_j log p_j(y).
+    v: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats, t: Tables
+) -> tuple[int, float, float, Ints, Floats, Floats, Floats, Floats]:
+    """Visit v of a query as a problem over its free conditions.
+
+        log P(x, y) = base + sum_k y_k unary_k + sum_j w_j log p_j(y)
 
     Returns (verdict, base, scale, free (M,), unary (M,), on (P,), w (P,), rows (M, P)):
     verdict  POSSIBLE, or the index of a finding that no state allowed can make as it is
@@ -130,12 +131,14 @@ def reduce_visit(
 
     Conditions that an absent finding rules out (fail 0) are not free. Cost O(m (P + unobserved)).
     """
-    m = status.size
+    here = present[1][present[0][v] : present[0][v + 1]]
+    hidden = unobserved[1][unobserved[0][v] : unobserved[0][v + 1]]
+    m = status.shape[1]
     linear = t.log_fail_sum.copy()
     sure = t.sure_sum.copy()
     base = t.log_none + t.log_quiet_sum
     always = t.always_sum
-    for part in (present, unobserved):
+    for part in (here, hidden):
         for j in part:
             if not t.counts[j]:
                 continue
@@ -150,37 +153,37 @@ def reduce_visit(
     scale = abs(base)
     blocked = always > 0
     for i in range(m):
-        if status[i] == CONFIRMED:
-            base += linear[i] + t.log_odds[i] + evidence[i]
-            scale += abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i])
+        if status[v, i] == CONFIRMED:
+            base += linear[i] + t.log_odds[i] + evidence[v, i]
+            scale += abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[v, i])
             for k in range(i):
-                if status[k] == CONFIRMED:
-                    base += coupling[i, k]
+                if status[v, k] == CONFIRMED:
+                    base += t.coupling[i, k]
             blocked |= sure[i] > 0
-        elif status[i] == FREE and sure[i] == 0:
+        elif status[v, i] == FREE and sure[i] == 0:
             chosen[M], place[i] = i, M
             M += 1
     free = chosen[:M]
-    unary, yes = np.empty(M), np.flatnonzero(status == CONFIRMED)
+    unary, yes = np.empty(M), np.flatnonzero(status[v] == CONFIRMED)
     for q in range(M):
         i = free[q]
-        unary[q] = linear[i] + t.log_odds[i] + evidence[i]
-        scale = max(scale, abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i]))
+        unary[q] = linear[i] + t.log_odds[i] + evidence[v, i]
+        scale = max(scale, abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[v, i]))
         for known in yes:
-            unary[q] += coupling[i, known]
+            unary[q] += t.coupling[i, known]
 
     P = 0
-    for j in present:
-        P += weight[j] > 0.0
+    for j in here:
+        P += t.weight[j] > 0.0
     on, w, rows = np.empty(P), np.empty(P), np.ones((M, P))
     verdict = POSSIBLE
     c = 0
-    for j in present:
-        if weight[j] == 0.0:
+    for j in here:
+        if t.weight[j] == 0.0:
             continue
-        p = leak[j]
+        p = t.leak[j]
         for known in yes:
-            p = p * fail[known, j] + (1.0 - fail[known, j])
+            p = p * t.fail[known, j] + (1.0 - t.fail[known, j])
         reachable = p > 0.0
         for e in range(t.edge_start[j], t.edge_start[j + 1]):
             if place[t.edge_cause[e]] >= 0:
@@ -189,18 +192,18 @@ def reduce_visit(
         if not reachable and verdict == POSSIBLE:
             verdict = j
         on[c] = max(p, TINY_LEAK)
-        w[c] = weight[j]
+        w[c] = t.weight[j]
         c += 1
 
     if blocked and verdict == POSSIBLE:  # rare: look for the absent finding that had to be there
-        seen = np.zeros(leak.size, np.bool_)
-        for part in (present, unobserved):
+        seen = np.zeros(t.leak.size, np.bool_)
+        for part in (here, hidden):
             for j in part:
                 seen[j] = True
-        for j in range(leak.size):
+        for j in range(t.leak.size):
             impossible = t.always[j]
             for i in range(m):
-                impossible |= status[i] == CONFIRMED and t.sure[j, i]
+                impossible |= status[v, i] == CONFIRMED and t.sure[j, i]
             if impossible and not seen[j] and verdict == POSSIBLE:
                 verdict = j
     return verdict, base, scale, free, unary, on, w, rows

@@ -67,13 +67,11 @@ def solve(
     out = empty(model, query, top)
     t = tables(model)
     branching = model.m > MANY and not t.coupled and t.least_leak >= LEAST_LEAK
-
     kernel, most = (_solve_by_branching, NODES) if branching else (_solve, budget)
 
     def run(first: int, end: int) -> None:
         kernel(
-            first, end, query.present, query.unobserved, query.status, query.evidence,
-            model.fail, model.leak, model.weight, model.coupling, t, tolerance, most,
+            first, end, query.present, query.unobserved, query.status, query.evidence, t, tolerance, most,
             out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
             out.impossible,
         )  # fmt: skip
@@ -83,7 +81,7 @@ def solve(
 
 
 def by_threads(run: Callable[[int, int], None], visits: int, threads: int | None = None) -> None:
-    """Call run(first, end) for parts of `visits`, by threads; None: one a core."""
+    """Call run(first, end) for every part of `visits`. threads: how many at once; None: one a core."""
     workers = min(visits // VISITS_PER_THREAD, threads or os.cpu_count() or 1)
     if workers < 2:
         run(0, visits)
@@ -128,8 +126,8 @@ def finish(model: NoisyOr, query: Query, out: Posterior, tolerance: float) -> Po
 
 @njit(cache=True, nogil=True)
 def _solve(
-    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, tolerance: float, budget: int,
+    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats, t: Tables,
+    tolerance: float, budget: int,
     marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools, probabilities: Floats,
     states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
@@ -141,12 +139,9 @@ def _solve(
         np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32),
     )  # fmt: skip
     more, members = np.empty(top), np.empty((top, m), np.bool_)
-    factor = np.exp(coupling) if t.coupled else coupling
+    factor = np.exp(t.coupling) if t.coupled else t.coupling
     for v in range(first, end):
-        verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
-            status[v], evidence[v], fail, leak, weight, coupling, t,
-        )  # fmt: skip
+        verdict, base, scale, free, unary, on, w, rows = reduce_visit(v, present, unobserved, status, evidence, t)
         impossible[v] = verdict
         for i in range(m):
             if status[v, i] == CONFIRMED:
@@ -157,7 +152,7 @@ def _solve(
         pair = np.empty((M, M))
         for a in range(M):
             for b in range(M):
-                pair[a, b] = coupling[free[a], free[b]]
+                pair[a, b] = t.coupling[free[a], free[b]]
         parts, label = label_parts(rows, pair)
 
         # Findings that no free condition causes are a constant factor; each other one belongs to one part.
@@ -213,18 +208,15 @@ def _solve(
 
 @njit(cache=True, nogil=True)
 def _solve_by_branching(
-    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, tolerance: float,
-    budget: int, marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools,
-    probabilities: Floats, states: Ints, impossible: Ints,
+    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats, t: Tables,
+    tolerance: float, budget: int,
+    marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools, probabilities: Floats,
+    states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
     """As `_solve`, by branch and bound over decisions (`branching.py`); faster if no explanations are asked for."""
     m, top = status.shape[1], probabilities.shape[1]
     for v in range(first, end):
-        verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
-            status[v], evidence[v], fail, leak, weight, coupling, t,
-        )  # fmt: skip
+        verdict, base, scale, free, unary, on, w, rows = reduce_visit(v, present, unobserved, status, evidence, t)
         impossible[v] = verdict
         for i in range(m):
             if status[v, i] == CONFIRMED:
