@@ -119,7 +119,7 @@ class NoteReader:
                 break
             room *= 2
         if self._values is None:
-            return NoteValues(items[:count], {})
+            return NoteValues(items[:count])
         return self._values.add(items[:count], notes, ages, self.anchor_concepts, self.anchors, bits)
 
     def mentions(self, text: str, field: str = "", age: float | None = None) -> list[Mention]:
@@ -129,17 +129,18 @@ class NoteReader:
     def note(self, text: str, field: str = "", age: float | None = None) -> ReadNote:
         """One note as it was understood. O(characters)."""
         with self.lock:
-            items, places = self._read([text], ages=[age])
+            items, numbers = self._read([text], ages=[age])
             words = [row for row in items.tolist() if row[TYPE] == WORD_ITEM]
             cues = {(row[CUE_START], row[CUE_END]) for row in words if row[CUE_START] >= 0}
             cued = {k for a, b in cues for k in range(a, b)}
             open_words = [row for row in words if not row[FLAGS] & COVERED and row[START] not in cued]
             unread = tuple(Unread(self.pieces.names[row[ID]], row[START], row[END]) for row in open_words)
+        said = numbers[0] if numbers else NOTHING
+        values = {(m.start, m.end): m for m in said.measurements}
         rows = items[items[:, TYPE] == MENTION].tolist()
-        found = [self._mention(row, field, places.get((0, row[START], row[END]))) for row in rows]
+        found = [self._mention(row, field, values.get((row[START], row[END]))) for row in rows]
         found.sort(key=lambda mention: (mention.start, mention.end))
-        numbers = NOTHING if self.measures is None else self.measures.read(text)
-        return ReadNote(text, field, tuple(found), unread, len(words), numbers)
+        return ReadNote(text, field, tuple(found), unread, len(words), said)
 
     def _mention(self, row: list[int], field: str, value: Measurement | None) -> Mention:
         cue = (row[CUE_START], row[CUE_END]) if row[CUE_START] >= 0 else None
