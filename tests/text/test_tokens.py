@@ -380,17 +380,6 @@ def test_npmi_by_hand() -> None:
     assert counts.npmi("pain", "chest") == -1.0
 
 
-@given(st.lists(notes, max_size=6), st.integers(0, 6))
-def test_counts_of_parts_merge_to_the_whole(texts: list[str], cut: int) -> None:
-    whole, left, right = BigramCounts(), BigramCounts(), BigramCounts()
-    for k, text in enumerate(texts):
-        tokens = tokenize(text)
-        count_bigrams(whole, tokens)
-        count_bigrams(left if k < cut else right, tokens)
-    left.merge(right)
-    assert left == whole
-
-
 def test_counting_stays_bounded_and_says_so() -> None:
     counts = BigramCounts(max_pairs=50)
     for i in range(500):
