@@ -95,22 +95,26 @@ def test_repeating_every_visit_changes_nothing() -> None:
     np.testing.assert_allclose(np.exp(-fit_states(counts)), np.exp(-fit_states(half)), atol=1e-5)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 1.0])
-def test_findings_never_seen_and_always_seen_stay_possible(smoothing: float) -> None:
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_findings_never_seen_and_always_seen_stay_possible(smoothed: bool) -> None:
     X, Y, _ = draw(np.random.default_rng(8), 100)
     dense = X.toarray()
     dense[:, 0], dense[:, 1], dense[:, 2] = 0, 1, Y[:, 0]
-    model = model_of_counts(StateCounts.of(sp.csr_matrix(dense), Y), smoothing=smoothing)
-    assert (model.leak > 0).all()
-    assert model.leak[0] < 0.02 and (model.fail[:, 0] > 0.98).all()
-    assert model.leak[1] > 0.9
-    assert model.fail[0, 2] < 0.1 < 0.9 < model.fail[1:, 2].min()
+    counts = StateCounts.of(sp.csr_matrix(dense), Y)
+    theta = fit_states(counts.smoothed() if smoothed else counts)
+    fail, leak = np.exp(-theta[:-1]), -np.expm1(-theta[-1])
+    assert (leak > 0).all()
+    assert leak[0] < 0.02 and (fail[:, 0] > 0.98).all()
+    assert leak[1] > 0.9
+    assert fail[0, 2] < 0.1 < 0.9 < fail[1:, 2].min()
 
 
 def test_smoothing_pulls_rare_conditions_toward_no_edge() -> None:
     X = sp.csr_matrix(np.array([[1], [0], [0], [0]], np.uint8))
     Y = np.array([[1], [0], [0], [0]], bool)
-    fails = [model_of_counts(StateCounts.of(X, Y), smoothing=s).fail[0, 0] for s in (0, 0.1, 1, 10)]
+    counts = StateCounts.of(X, Y)
+    repeated = [StateCounts(counts.states, k * counts.visits, k * counts.present) for k in (1e6, 10, 1, 0.1)]
+    fails = [model_of_counts(some).fail[0, 0] for some in repeated]
     assert fails[0] < 1e-5 and sorted(fails) == fails and fails[-1] > 0.7
 
 

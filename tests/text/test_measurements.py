@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whatelse.errors import InputError
-from whatelse.text.measurements import Measurement, Measures, concept_of_code, load_measures, read_numbers
-from whatelse.visits import Code
+from whatelse.text.measurements import Measurement, Measures, load_measures, read_numbers
 
 VALUES: list[tuple[str, dict[str, float]]] = [
     ("BP 85/50", {"systolic_bp": 85, "diastolic_bp": 50}),
@@ -383,11 +382,6 @@ def test_columns_mean_the_same_as_notes() -> None:
     assert found[3].value == found[4].value == pytest.approx(38.611, abs=0.01)
     assert measures.of_columns([("pulse", 900.0)]) == []
     assert measures.findings(found[:1], 40)["tachycardia"] == Measurement("heart_rate", 120.0, "/min")
-
-
-def test_coded_vital_signs_are_concepts() -> None:
-    assert concept_of_code(Code("vital", "pulse-high", "pulse > 100")) == "tachycardia"
-    assert concept_of_code(Code("icd10", "R000")) is None
 
 
 def test_table_can_be_carried_as_json_values() -> None:

@@ -31,9 +31,13 @@ class Found(NamedTuple):
     field: str
     start: int | None = None
     end: int | None = None
-    negated: bool = False
     code: Code | None = None
     assertion: str = "present"
+
+    @property
+    def negated(self) -> bool:
+        """Whether the note denies it."""
+        return self.assertion == ASSERTIONS[NEGATED]
 
 
 class BatchReader:
@@ -92,8 +96,8 @@ class BatchReader:
     def _found(self, found: Encoded, finding: int, first: int, last: int) -> Found:
         item = found.items[first]
         field = TEXT_FIELDS[found.notes.field[item[NOTE]]]
-        assertion, end = int(item[ASSERTION]), int(found.items[last, END])
-        return Found(finding, field, int(item[START]), end, assertion == NEGATED, None, ASSERTIONS[assertion])
+        end, assertion = int(found.items[last, END]), ASSERTIONS[item[ASSERTION]]
+        return Found(finding, field, int(item[START]), end, assertion=assertion)
 
     def unknown_words(self, visits: Sequence[Visit]) -> tuple[Ints, Ints]:
         """(V,) how many words of the notes belong to no finding and no anchor, and (V,) how many words there are."""

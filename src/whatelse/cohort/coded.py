@@ -14,13 +14,23 @@ from whatelse.text.assertion import HISTORICAL, PRESENT
 from whatelse.text.function_words import says_nothing
 from whatelse.text.lexicon import DRUG, DRUG_CLASS
 from whatelse.text.matcher import ASSERTION, COVERED, DRUG_GIVEN, FLAGS, HOME, ID, MENTION, NOTE, TYPE, WORD_ITEM
-from whatelse.text.measurements import concept_of_code
 from whatelse.visits import Code, Visit
 
 if TYPE_CHECKING:
     from whatelse.cohort.findings import Finder
     from whatelse.text.reader import NoteReader
 
+# Codes that sources make of vital signs out of range (`sources/vitals.py`) -> concept
+VITAL_CODES = {
+    ("vital", "temperature-high"): "fever",
+    ("vital", "pulse-high"): "tachycardia",
+    ("vital", "pulse-low"): "bradycardia",
+    ("vital", "respirations-high"): "tachypnea",
+    ("vital", "systolic-low"): "hypotension",
+    ("vital", "systolic-high"): "severe_hypertension",
+    ("vital", "saturation-low"): "hypoxia",
+    ("pain", "high"): "severe_pain",
+}
 PREFIX = {"medication_history": "hx:", "dispensed": "rx:"}
 LASTING_SYSTEMS = ("problem", "chronic", "icd10", "icd9")  # lists of what a patient has or had
 SHORTEST_CODE = 3
@@ -68,7 +78,7 @@ def _drug(finder: Finder, field: str, code: Code, own: str) -> list[str]:
 def _coded(finder: Finder, code: Code, own: str) -> list[str]:
     """Findings of a code: a vital sign, the condition of an ICD code, else the concepts that its label mentions."""
     lexicon = finder.lexicon
-    vital = concept_of_code(code)
+    vital = VITAL_CODES.get((code.system, code.code))
     if vital is not None and vital in lexicon.by_name:
         return finder.concept_names(vital, PRESENT)
     lasting = code.system in LASTING_SYSTEMS

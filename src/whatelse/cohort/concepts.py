@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from whatelse.cohort.coded import LASTING_SYSTEMS, says_more
+from whatelse.cohort.coded import LASTING_SYSTEMS, VITAL_CODES, says_more
 from whatelse.knowledge import age_band
 from whatelse.sources.vitals import RULES
 from whatelse.text.assertion import HISTORICAL, NEGATED, PRESENT
 from whatelse.text.lexicon import DRUG, DRUG_CLASS, Lexicon, load_lexicon
 from whatelse.text.matcher import ASSERTION, ID, MENTION, NOTE, TYPE
-from whatelse.text.measurements import concept_of_code
 from whatelse.text.reader import NoteReader, finding_name
 
 PREFIXES = ("neg", "possible", "family", "hx", "rx")
@@ -27,7 +26,7 @@ VITALS = {
     f"{rule.code.system}:{(rule.code.name or rule.code.code).lower()}": concept
     for rules in RULES.values()
     for rule in rules
-    if (concept := concept_of_code(rule.code)) is not None
+    if (concept := VITAL_CODES.get((rule.code.system, rule.code.code))) is not None
 } | {"pain:none": "neg:pain"}
 
 

@@ -11,10 +11,16 @@ from whatelse.types import Bools, Ints
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """visits; some and whole: of these, with some label known, and with every one; each of the rest (m,) by condition.
+    """Numbers of visits.
 
-    fires   visits with the anchor
-    known   visits whose label is known;  true: of these, that have the condition;  both: of those, with the anchor
+    visits        all of them
+    some, whole   visits with at least one known label; visits with every label known
+
+    For each condition, (m,):
+    fires         visits with its anchor
+    known         visits whose label is known
+    true          visits that have the condition by their label
+    both          visits that have the condition by their label, and its anchor
     fires_known   visits with the anchor whose label is known
     """
 

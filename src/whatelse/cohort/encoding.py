@@ -118,7 +118,7 @@ class Encoder:
         if (slot < 0).any():
             for new in np.unique(key[slot < 0]).tolist():
                 concept, state = divmod(new, STATES)
-                names = self.finder.mention_names(concept, state // 3, state % 3)
+                names = self.finder.concept_names(self.finder.reader.concepts[concept], state // 3, state % 3)
                 self._slot[new] = len(self._slots)
                 self._slots.append([number for name in names if (number := self._fact(name)) >= 0])
             slot = self._slot[key]

@@ -36,10 +36,11 @@ from whatelse.annotators import AnchorSet
 from whatelse.cohort.coded import code_findings, number_findings
 from whatelse.errors import ConditionError
 from whatelse.knowledge import age_band
-from whatelse.text import Rules, load_rules, tokenize
+from whatelse.text import Rules, load_rules
 from whatelse.text.assertion import HISTORICAL, NEGATED, PRESENT
 from whatelse.text.lexicon import DRUG, DRUG_CLASS, EMPTY, Lexicon
 from whatelse.text.matcher import ANCHOR, END, ID, NOTE, START, TYPE
+from whatelse.text.pieces import WORD, cut
 from whatelse.text.reader import NoteReader, Phrase, finding_name
 from whatelse.types import Ints
 from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Code, Visit
@@ -88,7 +89,7 @@ class Finder:
                 if anchor.how != "phrase":
                     self._coded += [(i, anchor, field) for field in anchor.fields]
                     continue
-                words = tuple(t.text for t in tokenize(anchor.value, self.rules))
+                words = tuple(word for word, kind, _ in cut(anchor.value) if kind == WORD)
                 if not words:
                     raise ConditionError(f"condition {condition.name!r}: anchor {anchor.value!r} has no word in it")
                 self._phrases.add(words)
@@ -141,12 +142,8 @@ class Finder:
 
     # ---- names
 
-    def mention_names(self, concept: int, assertion: int, flags: int) -> list[str]:
-        """Names of the findings of a mention: its concept and, unless it is denied, the wider concepts."""
-        return self.concept_names(self.reader.concepts[concept], assertion, flags)
-
     def concept_names(self, name: str, assertion: int, flags: int = 0) -> list[str]:
-        """`mention_names` of a concept by name."""
+        """Names of the findings of a mention: its concept and, unless it is denied, the wider concepts."""
         lexicon = self.lexicon
         entry = lexicon.by_name.get(name)
         kind, lasting = (entry.kind, entry.lasting) if entry else ("", False)
@@ -193,7 +190,7 @@ class Finder:
     def _named_by(self) -> dict[str, list[int]]:
         """Finding -> conditions that a code or number with this meaning names: of phrases looked for in `coded`."""
         found: dict[str, list[int]] = {}
-        for (i, number), concept in zip(self.phrase_of, self.reader.anchor_concepts, strict=True):
+        for (i, number), concept in zip(self.phrase_of, self.reader.anchor_concepts.tolist(), strict=True):
             condition = self.anchors.conditions[i]
             if concept >= 0 and "coded" in condition.anchors[number].fields:
                 name = self.reader.concepts[concept]

@@ -26,6 +26,7 @@ from whatelse.knowledge.entries import (
     Concept,
     Condition,
     Drug,
+    all_wider,
     plain,
     read_concept,
     read_condition,
@@ -122,26 +123,13 @@ class Knowledge:
 
     def parents(self, name: str) -> tuple[str, ...]:
         """All wider concepts of a concept, nearest first. A concept is never its own parent."""
-        out: dict[str, None] = {}
-        waiting = [name]
-        while waiting:
-            concept = self.concept(waiting.pop(0))
-            for parent in concept.is_a if concept else ():
-                if parent not in out and parent != name:
-                    out[parent] = None
-                    waiting.append(parent)
-        return tuple(out)
+        return all_wider(name, lambda one: concept.is_a if (concept := self.concept(one)) else ())
 
     def wider(self, name: str) -> tuple[str, ...]:
         """Wider conditions of a condition: written (`is_a`), by body site, or of the same kind with all its codes."""
-        condition, out = self.conditions[name], dict[str, None]()
-        waiting = list(condition.is_a)
-        while waiting:
-            up = waiting.pop(0)
-            if up in self.conditions and up not in out:
-                out[up] = None
-                waiting += self.conditions[up].is_a
-        out |= dict.fromkeys(parent for parent in self.parents(name) if parent in self.conditions)
+        condition = self.conditions[name]
+        written = all_wider(name, lambda one: self.conditions[one].is_a if one in self.conditions else ())
+        out = dict.fromkeys(up for up in (*written, *self.parents(name)) if up in self.conditions)
         codes = condition.codes.get("icd10", ())
         for other in self.conditions.values() if codes else ():
             wide = other.codes.get("icd10", ())

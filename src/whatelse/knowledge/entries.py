@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,18 @@ def age_band(age: float) -> str:
     return next(band for band, end in BANDS.items() if age < end)
 
 
+def all_wider(name: str, wider: Callable[[str], Iterable[str]]) -> tuple[str, ...]:
+    """Every wider name of a name, nearest first, without the name itself. wider: the direct ones of a name."""
+    found: dict[str, None] = {}
+    waiting = [name]
+    while waiting:
+        for up in wider(waiting.pop(0)):
+            if up not in found and up != name:
+                found[up] = None
+                waiting.append(up)
+    return tuple(found)
+
+
 class Fields:
     """The fields of one YAML entry, read by type; InputError names file and entry."""
 
@@ -133,8 +145,8 @@ class Fields:
         if unknown := sorted(set(self.value) - known):
             raise self.error(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
 
-    def text(self, key: str, default: str = "") -> str:
-        value = self.value.get(key, default)
+    def text(self, key: str) -> str:
+        value = self.value.get(key, "")
         if not isinstance(value, str):
             raise self.error(f"{key!r} must be text")
         return value

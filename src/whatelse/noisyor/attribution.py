@@ -79,7 +79,7 @@ def why(
     evidence: ArrayLike | None = None,
 ) -> Why:  # fmt: skip
     """Explain one open condition of one visit; arguments as in `posterior`. Cost: a posterior, and O(STATES P)."""
-    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, None, evidence)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, evidence)
     if not query.single:
         raise QueryError("why is asked for one visit at a time; give one visit's indices")
     if not 0 <= condition < noisyor.m:
@@ -90,7 +90,7 @@ def why(
     here = query.present[1]
     here = here[noisyor.weight[here] > 0]
     absent = noisyor.absence > 0
-    absent[here] = absent[query.unobserved[1]] = False
+    absent[query.present[1]] = absent[query.unobserved[1]] = False
     findings = np.zeros(noisyor.n)
     with np.errstate(divide="ignore"):
         findings[absent] = noisyor.absence[absent] * np.log(noisyor.fail[condition, absent])
@@ -154,10 +154,8 @@ def _with_status(query: Query, i: int, known: int) -> Query:
 
 def _weigh(model: NoisyOr, query: Query, i: int, here: Ints, others: Bools) -> tuple[Floats, Floats]:
     """log A (R,) up to a constant, and rho (R, P), for R states of the other conditions."""
-    _, _, _, free, unary, _, _, _ = reduce_visit(
-        here, query.unobserved[1], query.status[0], query.evidence[0],
-        model.fail, model.leak, model.weight, model.coupling, tables(model),
-    )  # fmt: skip
+    asked = query.present, query.unobserved, query.status, query.evidence
+    _, _, _, free, unary, _, _, _ = reduce_visit(0, *asked, tables(model))
     among, weight, fail = others[:, free].astype(np.float64), model.weight[here], model.fail[i, here]
     pairs = 0.5 * ((among @ model.coupling[np.ix_(free, free)]) * among).sum(axis=1)
     off = _chances(others, np.ascontiguousarray(model.fail[:, here]), model.leak[here])

@@ -32,17 +32,17 @@ T = TypeVar("T")
 
 
 def added(a: Arrays, b: Arrays) -> Arrays:
-    """Name by name."""
+    """The sum of two contributions: arrays of one name are added."""
     return {name: a[name] + b[name] for name in a}
 
 
 def joined(a: Arrays, b: Arrays) -> Arrays:
-    """One after the other."""
+    """Two contributions as one: arrays of one name are put end to end."""
     return {name: np.concatenate([a[name], b[name]]) for name in a}
 
 
 def tree(values: Iterable[T], merge: Callable[[T, T], T]) -> T:
-    """All values in one, by the tree above; log2 of their number are held at a time."""
+    """Merge all values in the order of the tree above. At most log2 of their number are in memory at a time."""
     held: list[tuple[int, T]] = []  # (how many levels of the tree are below, value), fewer and fewer
     for value in values:
         level = 0

@@ -68,18 +68,16 @@ class StateCounts:
             present[own] += part.present
         return StateCounts(states, visits, present)
 
-    def smoothed(self, strength: float) -> StateCounts:
-        """Add pseudo-visits that say "no edges": `strength` with nothing on, and as many with each condition alone.
+    def smoothed(self) -> StateCounts:
+        """Add pseudo-visits that say "no edges": one with nothing on, and one with each condition alone.
 
         All show finding j at its overall rate (C_j + 1/2) / (N + 1), so rare conditions are pulled toward
         f = 1 and no leak is 0. It is the MAP estimate under the conjugate prior of that form.
         """
-        if not strength:
-            return self
         m = self.states.shape[1]
         rate = (self.present.sum(0) + 0.5) / (self.visits.sum() + 1)
         states = np.vstack([np.zeros((1, m), bool), np.eye(m, dtype=bool)])
-        pseudo = StateCounts(states, np.full(m + 1, float(strength)), np.tile(strength * rate, (m + 1, 1)))
+        pseudo = StateCounts(states, np.ones(m + 1), np.tile(rate, (m + 1, 1)))
         return self.merge(pseudo)
 
 
@@ -137,15 +135,14 @@ def count_states(blocks: Blocks, conditions: Callable[[Arrays], tuple[Arrays, Bo
     return StateCounts(**blocks.total(of, merge))
 
 
-def model_of_counts(counts: StateCounts, *, prior: ArrayLike | None = None, smoothing: float = 1.0) -> NoisyOr:
-    """The noisy-or of largest likelihood given visits that were counted by their conditions.
+def model_of_counts(counts: StateCounts, *, prior: ArrayLike | None = None) -> NoisyOr:
+    """The noisy-or of largest likelihood given visits that were counted by their conditions, smoothed.
 
-    prior      (m,) if it is known from elsewhere; None: (N_i + 1/2) / (N + 1)
-    smoothing  strength of `StateCounts.smoothed`; 0 is plain maximum likelihood, with the leak floor only
+    prior  (m,) if it is known from elsewhere; None: (N_i + 1/2) / (N + 1)
     """
     if prior is None:
         prior = (counts.visits @ counts.states + 0.5) / (counts.visits.sum() + 1)
-    theta = fit_states(counts.smoothed(smoothing))
+    theta = fit_states(counts.smoothed())
     return NoisyOr(np.asarray(prior, float), np.exp(-theta[:-1]), -np.expm1(-theta[-1]))
 
 

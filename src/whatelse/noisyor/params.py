@@ -48,35 +48,24 @@ class NoisyOr:
     absence: Floats = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
-        prior = _array("prior", self.prior, 1)
         fail = _array("fail", self.fail, 2)
-        leak = _array("leak", self.leak, 1)
         m, n = fail.shape
-        if prior.shape != (m,):
-            raise ModelError(f"prior has {prior.size} conditions but fail has {m} rows")
-        if leak.shape != (n,):
-            raise ModelError(f"leak has {leak.size} findings but fail has {n} columns")
-        _in_range("prior", prior, open_interval=True)
-        _in_range("fail", fail)
-        _in_range("leak", leak)
-
-        weight = np.ones(n) if self.weight is None else _array("weight", self.weight, 1)
-        if weight.shape != (n,):
-            raise ModelError(f"weight has {weight.size} findings but fail has {n} columns")
-        _in_range("weight", weight)
-        absence = weight.copy() if self.absence is None else _array("absence", self.absence, 1)
-        if absence.shape != (n,):
-            raise ModelError(f"absence has {absence.size} findings but fail has {n} columns")
-        _in_range("absence", absence)
+        weight = np.ones(n) if self.weight is None else self.weight
+        given = {"prior": self.prior, "leak": self.leak, "weight": weight}
+        given["absence"] = weight if self.absence is None else self.absence
+        arrays = {"fail": fail} | {name: _array(name, value, 1) for name, value in given.items()}
+        for name in given:
+            size, noun, axis = (m, "conditions", "rows") if name == "prior" else (n, "findings", "columns")
+            if arrays[name].size != size:
+                raise ModelError(f"{name} has {arrays[name].size} {noun} but fail has {size} {axis}")
+        for name, value in arrays.items():
+            _in_range(name, value, open_interval=name == "prior")
         coupling = np.zeros((m, m)) if self.coupling is None else _array("coupling", self.coupling, 2)
         if coupling.shape != (m, m):
             raise ModelError(f"coupling has shape {coupling.shape}, needs {(m, m)}")
         if not np.isfinite(coupling).all() or not np.array_equal(coupling, coupling.T) or coupling.diagonal().any():
             raise ModelError("coupling must be finite and symmetric with a zero diagonal")
-
-        for name, value in dict(
-            prior=prior, fail=fail, leak=leak, weight=weight, coupling=coupling, absence=absence
-        ).items():
+        for name, value in (arrays | {"coupling": coupling}).items():
             value.setflags(write=False)
             object.__setattr__(self, name, value)
 

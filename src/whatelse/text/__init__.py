@@ -6,7 +6,7 @@ from whatelse.text.lexicon import Lexicon, load_lexicon
 from whatelse.text.note import Mention, ReadNote
 from whatelse.text.reader import NoteReader
 from whatelse.text.rules import Rules, load_rules
-from whatelse.text.tokens import Token, tokenize, words
+from whatelse.text.tokens import Token, tokenize
 
 __all__ = [
     "ASSERTIONS",
@@ -21,5 +21,4 @@ __all__ = [
     "load_lexicon",
     "load_rules",
     "tokenize",
-    "words",
 ]

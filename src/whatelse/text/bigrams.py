@@ -8,7 +8,7 @@ a, N the number of words, and p = n / N,
 which is at most 1 because n(ab) <= min(n(a), n(b)). A pair is joined if it was seen at least `min_count` times and
 its npmi is at least `min_npmi`. Two words are neighbours if only blanks or a hyphen stand between them and both are
 negated or neither is. Numbers and function words take no part in a pair: they would give `history_of` and `is_normal`,
-which say no more than their other word. The counts are sums over notes, so they can be gathered in parts and merged.
+which say no more than their other word. Counts are sums over notes: those of parts add up.
 """
 
 from __future__ import annotations
@@ -43,15 +43,9 @@ class BigramCounts:
         self.words.update(words)
         self.pairs.update({pair: n for pair, n in pairs.items() if _counts(pair[0]) and _counts(pair[1])})
         self.n_words += sum(words.values())
-        self._prune()
-
-    def merge(self, other: BigramCounts) -> None:
-        """Add the counts of other notes. Exact, and in any order, as long as nothing was dropped."""
-        self.words.update(other.words)
-        self.pairs.update(other.pairs)
-        self.n_words += other.n_words
-        self.floor += other.floor
-        self._prune()
+        while len(self.pairs) > self.max_pairs:
+            self.floor += 1
+            self.pairs = Counter({pair: count for pair, count in self.pairs.items() if count > self.floor})
 
     def npmi(self, a: str, b: str) -> float:
         """Normalised pointwise mutual information of the pair, in [-1, 1]; -1 if it was never seen."""
@@ -67,11 +61,6 @@ class BigramCounts:
         frequent = (pair for pair, count in self.pairs.items() if count >= min_count)
         good = [pair for pair in frequent if self.npmi(*pair) >= min_npmi]
         return frozenset(sorted(good, key=lambda pair: (-self.pairs[pair], pair))[:max_bigrams])
-
-    def _prune(self) -> None:
-        while len(self.pairs) > self.max_pairs:
-            self.floor += 1
-            self.pairs = Counter({pair: count for pair, count in self.pairs.items() if count > self.floor})
 
 
 def _counts(text: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.knowledge.entries import all_wider
 from whatelse.text.measurements import load_measures
-from whatelse.text.pieces import SIGN, WORD, lower, pieces, read
+from whatelse.text.pieces import WORD, cut
 from whatelse.text.spelling import SHORTEST, Corrector, english
 
 if TYPE_CHECKING:
@@ -222,14 +223,7 @@ class Lexicon:
 
     def ancestors(self, name: str) -> tuple[str, ...]:
         """All wider concepts of a concept or composed name, nearest first, without itself."""
-        found: dict[str, None] = {}
-        waiting = [name]
-        while waiting:
-            for parent in self._is_a(waiting.pop(0)):
-                if parent not in found and parent != name:
-                    found[parent] = None
-                    waiting.append(parent)
-        return tuple(found)
+        return all_wider(name, self._is_a)
 
     # ---- JSON
 
@@ -237,13 +231,7 @@ class Lexicon:
         """The lexicon as JSON values; an entry is [name, kind, terms, is_a, lasting, prefix]."""
         return {
             "entries": [[e.name, e.kind, list(e.terms), list(e.is_a), e.lasting, e.prefix] for e in self.entries],
-            "shorthand": {
-                word: [
-                    dict(means=s.means, next=list(s.next), previous=list(s.previous), near=list(s.near), alone=s.alone)
-                    for s in senses
-                ]
-                for word, senses in self.shorthand.items()
-            },
+            "shorthand": {word: list(map(asdict, senses)) for word, senses in self.shorthand.items()},
             "grammar": {role: list(words) for role, words in self.grammar.items()},
             "leave": list(self.leave),
             "codes": {system: dict(prefixes) for system, prefixes in self.codes.items()},
@@ -293,20 +281,16 @@ def compose(site: Entry, head: Entry) -> str:
     return f"{site.prefix or site.name}_{head.name}"
 
 
-def cut_term(term: str) -> Words:
+def cut_term(term: str, exact: bool = False) -> Words:
     """A term as the words and signs of a note; numbers keep their digits. Signs at its ends go, not "+" and "@".
+
+    exact   digits are written "#", and every sign at the ends goes
 
     >>> cut_term("type-2 Diabetes")
     ('type', '2', 'diabetes')
     """
-    text = lower(term.strip())
-    found: list[tuple[str, bool]] = []
-    for piece in pieces(text):
-        word, kind, offset, length = read(piece)
-        if kind == WORD and "#" in word:
-            word = piece[offset : offset + length]
-        if kind in (WORD, SIGN):
-            found.append((word, kind == WORD or word in ("+", "@")))
+    kept = () if exact else ("+", "@")
+    found = [(word if exact else raw, kind == WORD or word in kept) for word, kind, raw in cut(term)]
     while found and not found[-1][1]:
         found.pop()
     while found and not found[0][1]:
@@ -323,7 +307,15 @@ def load_lexicon(lexicon: str | Path | Lexicon = "default") -> Lexicon:
         return lexicon
     if lexicon == "none":
         return EMPTY
-    return _shipped() if lexicon == "default" else _with_overlay(Path(lexicon))
+    if lexicon == "default":
+        return _shipped()
+    from whatelse.knowledge import load_knowledge
+
+    knowledge = load_knowledge(lexicon)
+    try:
+        return Lexicon.from_knowledge(knowledge)
+    except InputError as problem:
+        raise InputError(str(problem), file=lexicon) from None
 
 
 @lru_cache(maxsize=1)
@@ -331,16 +323,6 @@ def _shipped() -> Lexicon:
     from whatelse.knowledge import load_knowledge
 
     return Lexicon.from_knowledge(load_knowledge())
-
-
-def _with_overlay(path: Path) -> Lexicon:
-    from whatelse.knowledge import load_knowledge
-
-    knowledge = load_knowledge(path)
-    try:
-        return Lexicon.from_knowledge(knowledge)
-    except InputError as problem:
-        raise InputError(str(problem), file=path) from None
 
 
 @lru_cache(maxsize=1)

@@ -15,27 +15,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from operator import attrgetter
 from typing import Any
 
 import yaml
 
 from whatelse.errors import InputError
+from whatelse.text import number_forms as forms
 from whatelse.text.measure import Measure, Measurement, read_measure
 from whatelse.text.pieces import lower
 from whatelse.text.time_phrases import Age, Duration, read_times
-from whatelse.visits import Code
-
-# Codes that sources make of vital signs out of range (`sources/vitals.py`) -> concept
-CODES = {
-    ("vital", "temperature-high"): "fever",
-    ("vital", "pulse-high"): "tachycardia",
-    ("vital", "pulse-low"): "bradycardia",
-    ("vital", "respirations-high"): "tachypnea",
-    ("vital", "systolic-low"): "hypotension",
-    ("vital", "systolic-high"): "severe_hypertension",
-    ("vital", "saturation-low"): "hypoxia",
-    ("pain", "high"): "severe_pain",
-}
 
 
 @dataclass(frozen=True)
@@ -62,67 +51,9 @@ class Numbers:
 NOTHING = Numbers()
 
 
-# ---- what stands around a number
-
-# words between a name and its number
-_LINKS = """
-of is was at to reading about approx approximately around in the initially initial now up reached level currently
-range ranged ranging running oral po rectal axillary ax tympanic on arrival today here triage repeat elevated elev
-high low increased decreased down dropped peaked spiked spike a as found measured noted home from into per ems
-field recorded max maximum est estimated inc incr dec decr rose rising raised went hit peak registered varied
-varying late early mid upper over under above below which that than greater less still then only just cont
-continued counted reg regular upt between elevation elevations came count usually
-"""
-_LINK = rf"(?:\s*(?:[:=~()<>@°-]|at\s+\d{{1,2}}(?::?\d\d)?\s?[ap]m|(?:{'|'.join(_LINKS.split())})(?![a-z]))){{0,6}}+\s*"
-_UNITS = (
-    r"%|percent|°\s?[fc]?(?![a-z/])|deg(?:rees?)?\.?\s?(?:fahrenheit|celsius|[fc](?![a-z/]))?|[fc](?![a-z/])|fahrenheit|celsius"
-    r"|kgs?(?![a-z])|kilos?|lbs?(?![a-z])|pounds?|k(?![a-z])|mg/dl|mmol/l|mmol|meq/l|g/dl|g/l|ng/ml|ng/l|pg/ml|ug/ml|mcg/ml"
-    r"|mg/l|umol/l|µmol/l|iu/l|u/l|miu/ml|/ul|bpm|mm\s?hg|/min|(?<=\d)t(?![a-z\d])|out of (?:10|ten)"
-)
-# a dose, a length of time or a count: the number before it is no measurement
-_NO_VALUE = (
-    r"\s?(?:mg|mcg|g|gm|gms|grams?|ml|cc|ccs|units?|u|iu|tabs?|tablets?|caps?|pills?|puffs?|meq|gtts?|drops?|l|lpm|liters?|litres?"
-    r"|cm|mm|ft|feet|foot|in(?=\s*(?:[.;,)x]|$|diam|long|wide|by))|inch|inches|yards?|yds?|mph|miles?|blocks?|doses?|times?|st|nd|rd|th|am|pm|ppd|packs?|beers?|drinks?"
-    r"|secs?|seconds?|mins?|minutes?|hrs?(?!\s?[:=]?\s?\d)|hours?|d|days?|w|wks?|weeks?|mos?|months?|mons?|y|yrs?|years?|yo)(?![a-z/])"
-    r"|[/:]\s?\d|-\s?\d(?!\d*\s?(?:hrs?|days?|mins?|[a-z]{3}))|\.\d|,\d|(?<!\d\d)\+(?!\s*\d)|1/2|[\"”]"
-)
-_ROUTE = r"(?P<route>\s?(?:ax|(?<=\d)a|axillary|po|orally|oral|rectally|rectal|r|tympanic|tm)(?![a-z]|\s?\d))?"
-_NUMBER = r"(?P<a>\d{1,3}(?:,\d{3})++(?!\d)|\d++(?:[.,]\d++)?+|\.\d++)(?:'?s(?![a-z]))?+"
-_SECOND = (
-    r"(?:\s?(?P<sep>/|-|–|to(?=\s)|over(?=\s))\s?"
-    r"(?P<b>\d++(?:\.\d++)?+(?:'?s(?![a-z]))?+(?!\s?(?:hrs?(?!\s?[:=]?\s?\d)|days?|mins?)(?![a-z])|[a-z]{3})|palp|p(?![a-z])))?"
-)
-_BY_FORM = re.compile(
-    r"(?P<a>\d(?<![\w.,/:]\d)\d*+(?:\.\d++)?+)(?:/(?P<of>\d+)(?![\d/.])"
-    r"|\s?(?:%|percent)(?=\s*(?P<air>(?:on\s+)?"
-    r"(?:ra(?![a-z])|r/a|room\s?air|\d{1,2}\s?l|nrb|nc(?![a-z])|nasal|o2|sats?|oxygen|bipap|cpap)))"
-    r"|(?P<degree>\s?(?:°|deg(?:rees?)?\.?))?\s?(?P<scale>fahrenheit|celsius|[fc](?![a-z/]))?"
-    r"(?P<temp>\s*(?:fever|temp|temperature)(?![a-z]))?(?P<bpm>\s?(?:bpm|beats)(?![a-z]))?)"
-)
-# degrees Fahrenheit somewhere behind a word for temperature: "fever all day, up to 103.7", "inc to 105 R"
-_DEGREES = re.compile(r"(?:9[5-9]|10[0-8])\.\d|(?:99|10[0-7])")
-_TEMPERATURE_WORD = re.compile(r"\b(?:fevers?|temps?|temperature|febrile|tmax|t\s?\d)")
-_TO = re.compile(r"(?:\b(?:to|was|of|reached|hit|over|as|ranged|ranging|between|later)|>)\s*$")
-_TAKEN = re.compile(r"\s?(?:r|po|ax|(?<=\d)a|rectal|rectally|orally|axillary)(?![a-z])")  # how a temperature was taken
-_END_OF_DEGREES = re.compile(
-    r"(?:\s*(?:$|[;,.)&\n-](?!\d)|-(?:9[5-9]|10\d)|\d{1,2}(?:[a-z]{3}|/\d)|w/|(?:r|po|ax?|f|for|x|on|by|with|and|until|last|this|at|today|yesterday|orally|rectal)(?![a-z])))"
-)
-_DATED = re.compile(r"\s\d{1,2}[a-z]{3}(?![a-z])")
-# a blood pressure without a name, where the note has others or the pulse follows: "sitting 150/90, P 88"
-_PRESSURE = re.compile(r"(?:\s?mm\s?hg|[\s,;&]*(?:p|hr|pulse)[\s:=]?\d)")
-_ON_DATE = re.compile(r"\b(?:on|since|from|until|dated)\s*$")
-_SENTENCE = re.compile(r"[;\n]|\.(?!\d)")
-# a row of vital signs without names
-_ROW = re.compile(
-    r"(?<![\d.])(?P<temperature>\d{2,3}\.\d)[\s,/-]+(?P<heart_rate>\d{2,3})[\s,-]+(?P<systolic_bp>\d{2,3})/"
-    r"(?P<diastolic_bp>\d{2,3})[\s,-]+(?P<respiratory_rate>\d{1,2})[\s,-]+(?P<oxygen_saturation>\d{2,3})\s?%"
-)
-_PLAIN_UNIT = {"percent": "%", "fahrenheit": "f", "celsius": "c", "µmol/l": "umol/l", "mcg/ml": "ug/ml"}
-_SAME_UNIT = frozenset(
-    ["", "%", "bpm", "/min", "mmhg", "meq/l", "iu/l", "u/l", "miu/ml", "mg/dl", "ng/ml", "pg/ml", "mmol/l"]
-)
 ARROWS = ("->", "-->", "→", "=>")  # between a value and a later one
 COLDEST = 92  # degrees Fahrenheit of a temperature without a name before it
+PLACE = attrgetter("start")
 REMEMBERED = 1 << 16  # values as written that are kept
 _DIGIT = re.compile(r"\d")
 
@@ -150,8 +81,8 @@ class Measures:
         if unknown:
             raise InputError(f"a pair names a measure that there is not: {min(unknown)}", file=source)
         self._named = re.compile(
-            rf"(?<![a-z0-9])(?P<name>{_any_of(written)})(?![a-z]){_LINK}{_NUMBER}{_SECOND}{_ROUTE}(?:\s?(?P<unit>{_UNITS}))?"
-            rf"(?=(?P<no>{_NO_VALUE}|(?!x\s?\d)[a-z])?)"
+            rf"(?<![a-z0-9])(?P<name>{forms.any_of(written)})(?![a-z]){forms.LINK}{forms.NUMBER}{forms.SECOND}{forms.ROUTE}(?:\s?(?P<unit>{forms.UNITS}))?"
+            rf"(?=(?P<no>{forms.NO_VALUE}|(?!x\s?\d)[a-z])?)"
         )
         self._parsed = lru_cache(REMEMBERED)(self._parse)
 
@@ -168,9 +99,9 @@ class Measures:
             words = re.compile(rf"\b(?:{'|'.join(map(re.escape, row['near']))})\b")
             self.near.update(dict.fromkeys(measure.of, (measure, words)))
         between, percent = "|".join(map(re.escape, row.get("further", ARROWS))), "" if measure.unit == "%" else "|\\s?%"
-        second = _SECOND if measure.pair else "(?P<sep>)(?P<b>)"
+        second = forms.SECOND if measure.pair else "(?P<sep>)(?P<b>)"
         self.further[name] = re.compile(
-            rf"\s*(?:{between})\s*{_NUMBER}{second}(?![a-z/:]{percent})(?=(?P<no>{_NO_VALUE})?)"
+            rf"\s*(?:{between})\s*{forms.NUMBER}{second}(?![a-z/:]{percent})(?=(?P<no>{forms.NO_VALUE})?)"
         )
         return names
 
@@ -205,8 +136,8 @@ class Measures:
         if weak:
             sure += _believed(weak, sure)
         ages, durations = read_times(low, taken)
-        sure.sort(key=_place)
-        return Numbers(tuple(sure), tuple(sorted(ages, key=_place)), tuple(sorted(durations, key=_place)), impossible)
+        sure.sort(key=PLACE)
+        return Numbers(tuple(sure), tuple(sorted(ages, key=PLACE)), tuple(sorted(durations, key=PLACE)), impossible)
 
     def _parse(
         self, name: str, a: str, sep: str | None, b: str | None, route: str | None, unit: str | None, no: str | None
@@ -215,9 +146,9 @@ class Measures:
         measure, short = self.names[re.sub(r"\s", "", name)]
         if no is not None or (route and measure.name != "temperature"):
             return None
-        first, second = _float(a), _second(b)
+        first, second = forms.as_number(a), forms.as_second(b)
         unit = re.sub(r"\s|°|deg(?:rees?)?\.?", "", unit or "")
-        unit = _PLAIN_UNIT.get(unit, unit)
+        unit = forms.PLAIN_UNIT.get(unit, unit)
         if measure.pair:
             parts = [self.measures[name] for name in measure.pair]
             wanted = [(parts[0], first, "")]
@@ -232,7 +163,7 @@ class Measures:
                 return None
             if sep is not None and sep not in ("/", "over") and second is not None:
                 first = (first + second) / 2
-            if unit not in measure.units and unit not in _SAME_UNIT:
+            if unit not in measure.units and unit not in forms.SAME_UNIT:
                 return None
             wanted = [(measure, first, unit)]
         values = [(m, m.convert(value, u)) for m, value, u in wanted]
@@ -258,31 +189,31 @@ class Measures:
         pressures: whether the note has a blood pressure with its name
         """
         found: list[Measurement] = []
-        if not taken and "%" in low and (row := _ROW.search(low)):
+        if not taken and "%" in low and (row := forms.ROW.search(low)):
             found += self._row(row, taken)
-        for match in _BY_FORM.finditer(low):
+        for match in forms.BY_FORM.finditer(low):
             start = match.start()
             if start in taken:
                 continue
             if match.lastgroup == "a":
-                if _DEGREES.fullmatch(match["a"]) and self._degrees(low, match):
-                    found += self._plainly("temperature", _float(match["a"]), "f", match)
+                if forms.DEGREES.fullmatch(match["a"]) and self._degrees(low, match):
+                    found += self._plainly("temperature", forms.as_number(match["a"]), "f", match)
                 continue
-            value = _float(match["a"])
+            value = forms.as_number(match["a"])
             if match["of"]:
                 low_end = float(match["of"])
                 if 70 <= value <= 260 and 35 <= low_end <= min(150, value - 10):
-                    if pressures or _PRESSURE.match(low, match.end()):
+                    if pressures or forms.PRESSURE.match(low, match.end()):
                         found += self._plainly("systolic_bp", value, "", match)
                         found += self._plainly("diastolic_bp", low_end, "", match)
                     continue
                 measure, words = self.near.get(float(match["of"]), (None, None))
                 if measure is None or words is None or not measure.possible[0] <= value <= measure.possible[1]:
                     continue
-                if _ON_DATE.search(low, max(0, start - 8), start):
+                if forms.ON_DATE.search(low, max(0, start - 8), start):
                     continue
-                before = _SENTENCE.split(low[max(0, start - 60) : start])[-1]
-                after = _SENTENCE.split(low[match.end() : match.end() + 25])[0]
+                before = forms.SENTENCE.split(low[max(0, start - 60) : start])[-1]
+                after = forms.SENTENCE.split(low[match.end() : match.end() + 25])[0]
                 if words.search(before) or words.search(after):
                     found.append(Measurement(measure.name, value, measure.unit, *match.span()))
             elif match["air"]:
@@ -299,13 +230,13 @@ class Measures:
     def _degrees(self, low: str, match: re.Match[str]) -> bool:
         """Whether a number that can be a temperature stands in a sentence about temperature."""
         start, end = match.span("a")
-        if not _END_OF_DEGREES.match(low, end):
+        if not forms.END_OF_DEGREES.match(low, end):
             return False
-        introduced = "." in match["a"] or _TAKEN.match(low, end) or _TO.search(low, max(0, start - 10), start)
-        introduced = introduced or _DATED.match(low, end)
+        introduced = "." in match["a"] or forms.TAKEN.match(low, end) or forms.TO.search(low, max(0, start - 10), start)
+        introduced = introduced or forms.DATED.match(low, end)
         if not introduced:
             return False
-        return _TEMPERATURE_WORD.search(_SENTENCE.split(low[max(0, start - 60) : start])[-1]) is not None
+        return forms.TEMPERATURE_WORD.search(forms.SENTENCE.split(low[max(0, start - 60) : start])[-1]) is not None
 
     def _plainly(self, name: str, value: float, unit: str, match: re.Match[str]) -> list[Measurement]:
         measure = self.measures.get(name)
@@ -370,46 +301,8 @@ class Measures:
         return present | {f"neg:{concept}": item for concept, item in absent.items() if concept not in present}
 
 
-def _float(number: str) -> float:
-    """A number as written: 18,200 has thousands, 38,5 a decimal comma."""
-    whole, comma, rest = number.partition(",")
-    if comma and (len(rest) != 3 and "," not in rest):
-        return float(f"{whole}.{rest}")
-    return float(number.replace(",", ""))
-
-
-def _second(number: str | None) -> float | None:
-    """The number after "/" or "-"; None if there is none ("90/palp")."""
-    return float(number.rstrip("'s")) if number and number[0].isdigit() else None
-
-
-def _any_of(phrases: Iterable[str]) -> str:
-    """A regular expression for any of the phrases, the longest first, as a tree: one look for each first letter."""
-    tree: dict[str, Any] = {}
-    for phrase in phrases:
-        node = tree
-        for letter in phrase:
-            node = node.setdefault(letter, {})
-        node[""] = {}
-    return _branches(tree)
-
-
-def _branches(node: dict[str, Any]) -> str:
-    options = [
-        (r"\s+" if letter == " " else re.escape(letter)) + _branches(below) for letter, below in node.items() if letter
-    ]
-    if not options:
-        return ""
-    inner = options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"
-    return f"(?:{inner})?" if "" in node else inner
-
-
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9%+]", "", name.lower())
-
-
-def _place(item: Measurement | Age | Duration) -> int:
-    return item.start
 
 
 def _believed(weak: list[Measurement], sure: list[Measurement]) -> list[Measurement]:
@@ -433,8 +326,3 @@ def load_measures() -> Measures:
 def read_numbers(text: str) -> Numbers:
     """Measurements, ages and durations of a note by the shipped table."""
     return load_measures().read(text)
-
-
-def concept_of_code(code: Code) -> str | None:
-    """The concept of a coded vital sign, None for any other code."""
-    return CODES.get((code.system, code.code))

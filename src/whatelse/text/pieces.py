@@ -88,3 +88,13 @@ def read(piece: str) -> tuple[str, int, int, int]:
     if body[1:2] == ".":
         body = body.replace(".", "")
     return body.replace("’", "'").removesuffix("'s"), WORD, start, length
+
+
+def cut(text: str) -> list[tuple[str, int, str]]:
+    """Words and signs of a text as (normalised, WORD or SIGN, with its digits). Blanks are left out."""
+    found = []
+    for piece in pieces(lower(text)):
+        word, kind, offset, length = read(piece)
+        if word:
+            found.append((word, kind, piece[offset : offset + length] if "#" in word else word))
+    return found

@@ -32,11 +32,10 @@ from whatelse.text.measure import Measurement
 from whatelse.text.measurements import NOTHING, Measures
 from whatelse.text.note import Mention, ReadNote, Unread
 from whatelse.text.piece_table import PieceTable
-from whatelse.text.pieces import WORD, lower, pieces, read
 from whatelse.text.rules import Rules, load_rules
 from whatelse.text.tables import anchor_tables
 from whatelse.text.values import NoteValues, ValueReader
-from whatelse.types import Ints
+from whatelse.types import Int32s, Ints
 
 PREFIX = {PRESENT: "", NEGATED: "neg:", POSSIBLE: "possible:", HISTORICAL: "hx:", OTHER: "family:"}
 COLUMNS = 9
@@ -55,7 +54,7 @@ class NoteReader:
     """A lexicon and assertion rules made ready for reading. Threads must hold `lock` while they use `items`.
 
     phrases          anchors; an item calls each by its place in this list
-    anchor_concepts  the concept that each anchor names: its mentions fire the anchor; -1: the phrase itself does
+    anchor_concepts  (A,) the concept that each anchor names: its mentions fire the anchor; -1: the phrase itself does
     """
 
     def __init__(
@@ -63,21 +62,20 @@ class NoteReader:
     ) -> None:
         self.lexicon, self.rules = lexicon, load_rules(rules)
         terms, self.tables, self.concepts = lexicon.compiled
-        words = [_cut_exact(phrase.text) if terms.exact else cut_term(phrase.text) for phrase in phrases]
+        words = [cut_term(phrase.text, terms.exact) for phrase in phrases]
         self.terms = terms.with_phrases(words) if phrases else terms
         self.pieces = PieceTable(self.rules, self.terms)
-        self._anchor_concepts = np.empty(0, np.int32)
         self._values = ValueReader(lexicon) if lexicon.measures else None
         self.lock = Lock()
+        self.anchor_concepts: Int32s = np.empty(0, np.int32)
         self.anchors = anchor_tables(self.terms, self.tables, (), (), (), ())
-        self.anchor_concepts = self._named([phrase.text for phrase in phrases], words)
+        self.anchor_concepts = np.array(self._named([phrase.text for phrase in phrases], words), np.int32)
         historical = [
             phrase.historical or bool(c >= 0 and self.tables.lasting[c])
             for phrase, c in zip(phrases, self.anchor_concepts, strict=True)
         ]
         fields = [phrase.fields for phrase in phrases]
         self.anchors = anchor_tables(self.terms, self.tables, words, self.anchor_concepts, fields, historical)
-        self._anchor_concepts = np.array(self.anchor_concepts, np.int32)
 
     def _named(self, texts: Sequence[str], words: Sequence[Words]) -> list[int]:
         """The concept that each text means as a whole ("fractured wrist"), -1 where it means none."""
@@ -121,8 +119,8 @@ class NoteReader:
                 break
             room *= 2
         if self._values is None:
-            return NoteValues(items[:count], {})
-        return self._values.add(items[:count], notes, ages, self._anchor_concepts, self.anchors, bits)
+            return NoteValues(items[:count])
+        return self._values.add(items[:count], notes, ages, self.anchor_concepts, self.anchors, bits)
 
     def mentions(self, text: str, field: str = "", age: float | None = None) -> list[Mention]:
         """The mentions of one note in reading order. O(characters)."""
@@ -131,17 +129,18 @@ class NoteReader:
     def note(self, text: str, field: str = "", age: float | None = None) -> ReadNote:
         """One note as it was understood. O(characters)."""
         with self.lock:
-            items, places = self._read([text], ages=[age])
+            items, numbers = self._read([text], ages=[age])
             words = [row for row in items.tolist() if row[TYPE] == WORD_ITEM]
             cues = {(row[CUE_START], row[CUE_END]) for row in words if row[CUE_START] >= 0}
             cued = {k for a, b in cues for k in range(a, b)}
             open_words = [row for row in words if not row[FLAGS] & COVERED and row[START] not in cued]
             unread = tuple(Unread(self.pieces.names[row[ID]], row[START], row[END]) for row in open_words)
+        said = numbers[0] if numbers else NOTHING
+        values = {(m.start, m.end): m for m in said.measurements}
         rows = items[items[:, TYPE] == MENTION].tolist()
-        found = [self._mention(row, field, places.get((0, row[START], row[END]))) for row in rows]
+        found = [self._mention(row, field, values.get((row[START], row[END]))) for row in rows]
         found.sort(key=lambda mention: (mention.start, mention.end))
-        numbers = NOTHING if self.measures is None else self.measures.read(text)
-        return ReadNote(text, field, tuple(found), unread, len(words), numbers)
+        return ReadNote(text, field, tuple(found), unread, len(words), said)
 
     def _mention(self, row: list[int], field: str, value: Measurement | None) -> Mention:
         cue = (row[CUE_START], row[CUE_END]) if row[CUE_START] >= 0 else None
@@ -177,16 +176,3 @@ def finding_name(name: str, kind: str, lasting: bool, assertion: int, flags: int
     if assertion == HISTORICAL and lasting:
         return name
     return PREFIX[assertion] + name
-
-
-def _cut_exact(phrase: str) -> Words:
-    """A phrase as words and signs of a note with digits written "#", without signs at its ends."""
-    found = [(text, kind) for text, kind, *_ in map(read, pieces(lower(phrase))) if text]
-    while found and found[-1][1] != WORD:
-        found.pop()
-    while found and found[0][1] != WORD:
-        found.pop(0)
-    return tuple(text for text, _ in found)
-
-
-__all__ = ["NOTE", "Measurement", "Mention", "NoteReader", "Phrase", "ReadNote", "finding_name"]

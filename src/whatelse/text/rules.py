@@ -67,7 +67,7 @@ from whatelse.text.assertion import (
     SECTIONS,
     CueTables,
 )
-from whatelse.text.pieces import lower, pieces, read
+from whatelse.text.pieces import cut
 from whatelse.text.trie import build_trie
 
 SIGNS = (":", "\n", "-", ",", "or", "(")  # that the compiled pass knows by name
@@ -230,7 +230,7 @@ def _expand(phrases: list[str], words: Mapping[str, list[str]], file: str) -> It
 def _cut(phrase: str) -> tuple[str, ...]:
     """A phrase as a note would be cut; `newline` stands for the line break, which YAML cannot show."""
     text = re.sub(r"(?:^|(?<=\s))newline$", "\n", phrase.strip())
-    return tuple(text for text, *_ in map(read, pieces(lower(text))) if text)
+    return tuple(word for word, _, _ in cut(text))
 
 
 def _reach(value: Any, file: str) -> int:

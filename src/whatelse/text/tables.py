@@ -168,14 +168,14 @@ def anchor_tables(
     terms: TermTable,
     tables: LexiconTables,
     phrases: Sequence[Words],
-    concepts: Sequence[int],
+    concepts: Sequence[int] | Int32s,
     fields: Sequence[int],
     historical: Sequence[bool],
 ) -> AnchorTables:
     """The arrays of anchors, one for each of `phrases`; concepts: the concept that each names, -1 for none."""
     by_phrase: dict[Words, list[int]] = {}
     by_concept: dict[int, list[int]] = {}
-    for a, (words, concept) in enumerate(zip(phrases, concepts, strict=True)):
+    for a, (words, concept) in enumerate(zip(phrases, np.asarray(concepts).tolist(), strict=True)):
         if concept >= 0:
             by_concept.setdefault(concept, []).append(a)
         elif words:

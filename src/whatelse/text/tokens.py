@@ -8,7 +8,7 @@ from typing import NamedTuple
 from whatelse.text.assertion import ASSERTIONS, NEGATED
 from whatelse.text.lexicon import EMPTY
 from whatelse.text.matcher import APART, FLAGS, START
-from whatelse.text.pieces import lower, pieces, read
+from whatelse.text.pieces import cut
 from whatelse.text.reader import NoteReader
 from whatelse.text.rules import Rules, load_rules
 
@@ -27,10 +27,14 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    negated: bool = False
     cue: Token | None = None
     opens: bool = False
     assertion: str = "present"
+
+    @property
+    def negated(self) -> bool:
+        """Whether the note denies it."""
+        return self.assertion == ASSERTIONS[NEGATED]
 
     @property
     def word(self) -> str:
@@ -51,10 +55,9 @@ def tokenize(text: str, rules: str | Path | Rules = "default") -> list[Token]:
     tokens = []
     for _, _, word, start, end, code, first, last, _ in rows:
         if (first, last) not in cues:
-            phrase = [read(piece)[0] for piece in pieces(lower(text[first:last]))]
-            cues[first, last] = Token(" ".join(filter(None, phrase)), first, last, opens=opens.get(first, False))
-        said = code == NEGATED, cues[first, last], opens[start], ASSERTIONS[code]
-        tokens.append(Token(names[word], start, end, *said))
+            phrase = " ".join(word for word, _, _ in cut(text[first:last]))
+            cues[first, last] = Token(phrase, first, last, opens=opens.get(first, False))
+        tokens.append(Token(names[word], start, end, cues[first, last], opens[start], ASSERTIONS[code]))
     return tokens
 
 
@@ -68,8 +71,3 @@ def _reader(rules: Rules) -> NoteReader:
             _readers.clear()
         found = _readers[id(rules)] = NoteReader(EMPTY, rules)
     return found
-
-
-def words(tokens: list[Token]) -> list[str]:
-    """The vocabulary word of each token: `neg:` before the negated ones."""
-    return [token.word for token in tokens]

@@ -3,10 +3,9 @@
 A value that is asserted as present is a mention of the concepts that it means ("temp 39.5": fever) or denies ("temp
 36.8": no fever). The anchors of a concept that it means fire. A list of denials or of old diseases reaches neither a
 value ("no LOC, BP 85/50"; "PMH: htn. T 101") nor the word that the value belongs to ("no rash, fever 104"); a direct
-denial does ("denies temp > 101"). The
-name of a value is no drug ("bicarb 8"). Words of values, ages and durations are covered: they are no findings. A
-mention that ends inside a value that denies it is negated ("tmax 98.6" is no fever, "knee pain 0/10" no pain), and
-fires no anchor.
+denial does ("denies temp > 101"). The name of a value is no drug ("bicarb 8"). Words of values, ages and durations are
+covered: they are no findings. A mention that ends inside a value that denies it is negated ("tmax 98.6" is no fever,
+"knee pain 0/10" no pain), and fires no anchor.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from whatelse.text.matcher import (
     TYPE,
     WORD_ITEM,
 )
-from whatelse.text.measure import Measurement
 from whatelse.text.measurements import Measures, Numbers
 from whatelse.text.tables import IS_DRUG, AnchorTables
 from whatelse.types import Int32s, Ints
@@ -48,10 +46,10 @@ DIRECT = re.compile(r"[^\W\d]+")  # words; between a cue and a value only words 
 
 
 class NoteValues(NamedTuple):
-    """items (K, 9) with what values say, and the measurement of each place (note, start, end)."""
+    """items (K, 9) with what values say, and the numbers of each note; none without a table of measures."""
 
     items: Ints
-    places: dict[tuple[int, int, int], Measurement]
+    numbers: Sequence[Numbers] = ()
 
 
 class ValueReader:
@@ -69,9 +67,10 @@ class ValueReader:
 
         ages: of the patients, in years; anchor_concepts: the concept of each anchor; fields (N,): bits of each note
         """
-        found = [(n, numbers) for n, text in enumerate(notes) if (numbers := self.measures.read(text)).spans]
+        every = [self.measures.read(text) for text in notes]
+        found = [(n, numbers) for n, numbers in enumerate(every) if numbers.spans]
         if not found:
-            return NoteValues(items, {})
+            return NoteValues(items, every)
         spans = np.array([(n, *span) for n, numbers in found for span in numbers.spans], np.int64)
         denied = self._denied(found, ages)
         assertion, cue_end = np.full(len(spans), PRESENT, np.int64), np.zeros(len(spans), np.int64)
@@ -88,7 +87,6 @@ class ValueReader:
         if reached:
             _affirm(items, np.array(reached, np.int64))
         rows: list[tuple[int, ...]] = []
-        places: dict[tuple[int, int, int], Measurement] = {}
         for n, numbers in found:
             age = _age(n, numbers, ages)
             here = [m for m in numbers.measurements if said[n, m.start, m.end] == PRESENT]
@@ -104,13 +102,12 @@ class ValueReader:
                             for anchor in fire
                             if anchors.fields[anchor] & fields[n]
                         ]
-            places.update(((n, m.start, m.end), m) for m in numbers.measurements)
             for duration in numbers.durations:
                 concept = self.concepts.get(duration.concept)
                 if concept is not None and said[n, duration.start, duration.end] == PRESENT:
                     rows.append((n, MENTION, concept, duration.start, duration.end, PRESENT, -1, -1, 0))
         more = np.array(rows, np.int64).reshape(-1, items.shape[1])
-        return NoteValues(np.concatenate([items, more]), places)
+        return NoteValues(np.concatenate([items, more]), every)
 
     def _denied(self, found: list[tuple[int, Numbers]], ages: Sequence[float | None] | None) -> tuple[Ints, Ints]:
         """Concepts that each span denies, one list after the other: where each begins, and what they hold."""

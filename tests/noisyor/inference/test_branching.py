@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from whatelse.noisyor import NoisyOr, enumerate_posterior, posterior
+from tests.support.enumeration import enumerate_posterior
+from whatelse.noisyor import NoisyOr, posterior
 from whatelse.noisyor.inference import solver as module
-from whatelse.noisyor.inference.posterior import lay_out
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -26,8 +26,7 @@ def test_marginals_are_within_the_certificate(seed: int, monkeypatch: pytest.Mon
     present = np.flatnonzero(rng.random(n) < 0.5)
     confirmed, rejected = ([0], [1]) if seed % 2 and m > 2 else ([], [])
     evidence = rng.normal(0, 1, m)
-    _, query = lay_out(model, present, None, confirmed, rejected, None, evidence)
-    exact = enumerate_posterior(model, query)
+    exact = enumerate_posterior(model, present, confirmed=confirmed, rejected=rejected, evidence=evidence)
     for tolerance in (0.2, 0.01, 1e-4):
         found = posterior(model, present, None, confirmed, rejected, evidence=evidence, tolerance=tolerance)
         assert found.error_bound <= tolerance * 1.1
@@ -50,8 +49,7 @@ def test_conditions_with_one_finding_are_summed_out_exactly(seed: int, monkeypat
     fail[0] = rng.uniform(0.1, 0.9, n)
     weight = np.array([1.0, 1.0, 0.6])
     model = NoisyOr(prior=rng.uniform(0.001, 0.6, m), fail=fail, leak=rng.uniform(1e-6, 0.2, n), weight=weight)
-    _, query = lay_out(model, np.arange(n), None, None, None, None, None)
-    exact, found = enumerate_posterior(model, query), posterior(model, np.arange(n), tolerance=1e-9, top=0)
+    exact, found = enumerate_posterior(model, np.arange(n)), posterior(model, np.arange(n), tolerance=1e-9, top=0)
     assert np.abs(found.marginals - exact.marginals).max() <= 1e-8
     assert abs(found.log_evidence - exact.log_evidence) <= 1e-8
 

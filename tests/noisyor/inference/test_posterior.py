@@ -13,9 +13,9 @@ from scipy import sparse
 
 from tests.noisyor.test_likelihood import random_model
 from tests.support import reference
+from tests.support.enumeration import enumerate_posterior
 from whatelse.errors import QueryError
 from whatelse.noisyor import NoisyOr
-from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.inference.states import bound_children, bound_coupled
 from whatelse.noisyor.likelihood import sample
@@ -27,8 +27,8 @@ few = settings(max_examples=40, deadline=None)
 ROUNDING = 1e-11  # of the reference, which subtracts from one
 
 
-def random_question(rng, model: NoisyOr, *, evidence=False, counted=False) -> dict:
-    """Any mix of present, unobserved, confirmed, rejected, count and evidence."""
+def random_question(rng, model: NoisyOr, *, evidence=False) -> dict:
+    """Any mix of present, unobserved, confirmed, rejected and evidence."""
     role = rng.choice(3, model.n, p=[0.35, 0.2, 0.45])
     part = rng.choice(3, model.m, p=[0.2, 0.2, 0.6])
     question = dict(
@@ -37,19 +37,17 @@ def random_question(rng, model: NoisyOr, *, evidence=False, counted=False) -> di
         confirmed=np.flatnonzero(part == 0),
         rejected=np.flatnonzero(part == 1),
     )
-    if counted:
-        question["count"] = int(rng.integers((part == 0).sum(), (part != 1).sum() + 1))
     if evidence:
         question["evidence"] = rng.normal(0.0, 2.0, model.m)
     return question
 
 
 @many
-@given(seeds, flags, flags, flags, flags, flags)
-def test_within_its_certificate_of_the_sum_over_states(seed, weighted, coupled, extreme, evidence, counted):
+@given(seeds, flags, flags, flags, flags)
+def test_within_its_certificate_of_the_sum_over_states(seed, weighted, coupled, extreme, evidence):
     rng = np.random.default_rng(seed)
     model = random_model(rng, m=6, n=10, weighted=weighted, coupled=coupled, extreme=extreme)
-    question = random_question(rng, model, evidence=evidence, counted=counted)
+    question = random_question(rng, model, evidence=evidence)
     want, log_evidence, ranked = reference.posterior(model, **question)
     exact = enumerate_posterior(model, **question)
     for tolerance, budget in ((0.2, 10**6), (1e-6, 10**6), (1e-6, 1)):
@@ -160,7 +158,7 @@ def test_the_bound_covers_what_a_small_budget_leaves_out(seed, coupled):
 def test_many_visits_are_each_visit(seed, coupled, evidence):
     rng = np.random.default_rng(seed)
     model = random_model(rng, coupled=coupled, extreme=True)
-    questions = [random_question(rng, model, evidence=evidence, counted=True) for _ in range(70)]
+    questions = [random_question(rng, model, evidence=evidence) for _ in range(70)]
     together = posterior(model, **{name: [q[name] for q in questions] for name in questions[0]})
     for v, question in enumerate(questions):
         for name, value in vars(posterior(model, **question)).items():
@@ -220,9 +218,8 @@ def test_all_forms_of_many_visits_agree(rng):
     np.testing.assert_array_equal(a.marginals, b.marginals)
     np.testing.assert_array_equal(a.marginals, c.marginals)
     np.testing.assert_array_equal(a.marginals[0], posterior(model, dense[0], confirmed=known[0]).marginals)
-    everywhere = posterior(model, dense.astype(int), rejected=[1, 2], count=2)
+    everywhere = posterior(model, dense.astype(int), rejected=[1, 2])
     assert not everywhere.marginals[:, [1, 2]].any()
-    np.testing.assert_allclose(everywhere.marginals.sum(1), 2.0, atol=1e-9)
 
 
 def test_no_visits_and_no_findings(rng):
@@ -252,8 +249,6 @@ NEVER_ABSENT = NoisyOr([0.1], [[0.5, 0.5]], [0.1, 1.0])
         (IMPOSSIBLE, dict(present=[1], rejected=[1]), 1),  # its only cause is rejected
         (IMPOSSIBLE, dict(present=[], confirmed=[0]), 2),  # absent, though a confirmed condition always makes it
         (NEVER_ABSENT, dict(present=[0]), 1),
-        (IMPOSSIBLE, dict(present=[1, 2], count=1), -2),  # each finding needs another condition
-        (IMPOSSIBLE, dict(present=[1], count=2), -2),  # condition 0 is ruled out by absent finding 2
     ],
 )
 def test_an_impossible_visit_is_said_to_be_so(model, question, finding):
@@ -279,10 +274,6 @@ def test_it_says_when_the_budget_is_spent(rng):
         (dict(present=[0], confirmed=[5]), "confirmed names index 5"),
         (dict(present=[0], confirmed=[1], rejected=[1]), "condition 1 of visit 0 is both confirmed and rejected"),
         (dict(present=[3], unobserved=[3]), "finding 3 of visit 0 is both present and unobserved"),
-        (dict(present=[0], confirmed=[0, 1], count=1), "count of visit 0 is 1"),
-        (dict(present=[0], count=6), "count of visit 0 is 6"),
-        (dict(present=[0], count=-1), "count is -1"),
-        (dict(present=[0], count=1.5), "count has type"),
         (dict(present=[0], confirmed=[[0]]), "confirmed is a list of visits"),
         (dict(present=[[0], [1]], confirmed=[[0]]), "confirmed has 1 visits but present has 2"),
         (dict(present=[0], evidence=[1.0]), "evidence has shape"),
@@ -313,7 +304,7 @@ def test_the_bound_with_couplings_is_one() -> None:
             pair += pair.T
             gain, cond = rng.normal(above, scale, M), rng.permutation(M).astype(np.int32)
             wide, found = np.empty(M), np.empty(M)
-            bound_children(0, M, -1, True, pair, cond, gain, np.empty(M), np.empty(2), wide)
+            bound_children(0, M, True, pair, cond, gain, np.empty(M), np.empty(2), wide)
             shared = np.exp(np.maximum(pair, 0.0) / 2)
             if not bound_coupled(0, M, np.exp(pair), shared, cond, gain, np.empty(M), np.empty(M), found):
                 declined += 1

@@ -30,6 +30,7 @@ from whatelse.sources.omop.tables import check_name, duckdb_file, sql_engine
 COLUMNS: dict[str, dict[str, str]] = nlp.TABLES["cohort"]
 STEPS = ("visits at or above the threshold", "within an observation period", "overlapping visits of a person joined")
 PERSON = 56  # concept of a cohort's subjects: Person
+Tables = Mapping[str, list[tuple[Any, ...]]]  # what follows "cohort" in the name of a table -> its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,6 @@ class Stay:
     person: int
     start: date
     end: date
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Rows by table suffix, ready to write; `ids`: the definitions they replace."""
-
-    tables: Mapping[str, list[tuple[Any, ...]]]
-    ids: tuple[int, ...]
 
 
 def stays(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, Stay], dict[int, list[tuple[date, date]]]]:
@@ -74,8 +67,8 @@ def make_results(
     threshold: float,
     about: str,
     today: date,
-) -> Results:
-    """Rows for (visit id, probabilities in the order of conditions). O(visits x conditions)."""
+) -> Tables:
+    """Rows of each table from (visit id, probabilities in the order of conditions). O(visits x conditions)."""
     if not 0 < threshold <= 1:
         raise InputError("the threshold is a probability above 0, at most 1")
     ids = [definition_id(c) for c in conditions]
@@ -102,7 +95,7 @@ def make_results(
         said = f"emergency visits with P({c}) >= {threshold:g}; {about}"[:1000]
         definitions.append((number, f"whatelse: {c}", said, 0, "", PERSON, today))
         names.append((number, "whatelse_" + re.sub(r"[^a-z0-9]+", "_", c.lower())))
-    return Results({"": cohort, "_definition": definitions, "_set": names, "_attrition": attrition}, tuple(ids))
+    return {"": cohort, "_definition": definitions, "_set": names, "_attrition": attrition}
 
 
 def _within(stay: Stay, periods: Mapping[int, list[tuple[date, date]]]) -> Stay | None:
@@ -137,7 +130,7 @@ class Output:
 
 
 def write_results(
-    results: Results,
+    results: Tables,
     target: str | Path,
     schema: str | None = None,
     table: str = "cohort",
@@ -148,9 +141,9 @@ def write_results(
     mentions: rows of NOTE_NLP, batch by batch; without, that table is not touched.
     """
     check_name(table)
+    ids = tuple(row[0] for row in results["_definition"])
     outputs = [
-        Output(table + end, COLUMNS[end], "cohort_definition_id", results.ids, [found])
-        for end, found in results.tables.items()
+        Output(table + end, COLUMNS[end], "cohort_definition_id", ids, [found]) for end, found in results.items()
     ]
     if mentions is not None:
         outputs.append(Output("note_nlp", nlp.COLUMNS, "nlp_system", (nlp.SYSTEM,), mentions))

@@ -1,7 +1,6 @@
 """The posterior over conditions given a visit, with a certified error: `posterior`.
 
-Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
-and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
+Every question (`posterior`, `why`, `heldout_tag`) is laid out here as a Query. A JointModel brings its own evidence.
 
 Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
 condition has its look, and a rejected one adds log(1 - real) to the log odds of its look: that of something else.
@@ -34,7 +33,6 @@ def posterior(
     unobserved: Any = None,
     confirmed: Any = None,
     rejected: Any = None,
-    count: ArrayLike | None = None,
     evidence: ArrayLike | None = None,
     *,
     tolerance: float = TOLERANCE,
@@ -45,11 +43,10 @@ def posterior(
     """P(conditions | visit), for one visit or many, to within a certified error.
 
     model       a joint model, which brings its own evidence, or a noisy-or
-    present     a Query, laid out already; or one visit: indices of its findings (or a mask of bool, (n,)); or many: a
-                list of those, CSR (V, n) or a 0/1 array (V, n). Findings neither present nor unobserved are absent.
+    present     one visit: indices of its findings (or a mask of bool, (n,)); or many: a list of those, CSR (V, n) or a
+                0/1 array (V, n). Findings neither present nor unobserved are absent.
     unobserved  findings left out of the product; confirmed, rejected: conditions. In the same forms; for many visits a
                 single list of indices holds for all of them.
-    count       exact number of conditions that are on, confirmed ones included; one for all visits or (V,)
     evidence    (m,) or (V, m): log odds added to those of the prior, instead of the model's own
     tolerance   the error to certify; budget: the states to weigh per visit before giving up on that
     top         how many explanations
@@ -61,27 +58,21 @@ def posterior(
         raise QueryError(f"tolerance is {tolerance}, needs to be between 0 and 1")
     if budget < 1 or top < 0:
         raise QueryError(f"budget is {budget} and top is {top}; needs at least 1 state and 0 explanations")
-    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, count, evidence)
+    noisyor, query = lay_out(model, present, unobserved, confirmed, rejected, evidence)
     return solve(noisyor, query, tolerance, budget, top, threads)
 
 
 def lay_out(
     model: Model, present: Any, unobserved: Any = None, confirmed: Any = None, rejected: Any = None,
-    count: ArrayLike | None = None, evidence: ArrayLike | None = None,
+    evidence: ArrayLike | None = None,
 ) -> tuple[NoisyOr, Query]:  # fmt: skip
-    """Check a question and lay it out; a Query given as `present` is one already. Returns the noisy-or it is put to.
-
-    See `posterior` for the forms each argument takes.
-    """
-    noisyor = model.noisyor if isinstance(model, JointModel) else model
-    if isinstance(present, Query):
-        return noisyor, present
-    if isinstance(model, JointModel) and evidence is None and not model.evidence.says_nothing:
+    """Check a question and lay it out; returns the noisy-or it is put to as well. Arguments as in `posterior`."""
+    if not isinstance(model, JointModel):
+        return model, checked(model, present, unobserved, confirmed, rejected, evidence)
+    if evidence is None and not model.evidence.says_nothing:
         evidence = _own_evidence(model, present, unobserved)
-    query = checked(noisyor, present, unobserved, confirmed, rejected, count, evidence)
-    if isinstance(model, JointModel):
-        query = _with_company(model, query)
-    return noisyor, _of_looks(query, model.evidence.real) if isinstance(model, JointModel) and count is None else query
+    query = checked(model.noisyor, present, unobserved, confirmed, rejected, evidence)
+    return model.noisyor, _of_looks(_with_company(model, query), model.evidence.real)
 
 
 def _with_company(model: JointModel, query: Query) -> Query:
@@ -119,7 +110,7 @@ def _log_odds(probability: Floats) -> Floats:
 
 
 def _of_looks(query: Query, real: Floats) -> Query:
-    """The question put to looks of which a share `real` (m,) is the condition. With a count looks are conditions."""
+    """The question put to looks of which a share `real` (m,) is the condition."""
     if (real == 1).all():
         return query
     no = (query.status == REJECTED) & (real < 1)

@@ -1,12 +1,6 @@
-"""Query: a question as arrays: what is present, not observed, confirmed, rejected, counted, for one visit or many.
+"""Query: a question as arrays: what is present, not observed, confirmed, rejected, for one visit or many.
 
-Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) takes a model and a Query, or a model
-and the parts that `lay_out` makes one of. A JointModel brings its own evidence.
-
-Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
-condition has its look, and a rejected one adds log(1 - real) to the log odds of its look: that of something else.
-
-`reduce_visit` then shrinks one visit to the problem that inference works on: the M conditions still free and
+`reduce_visit` shrinks one visit to the problem that inference works on: the M conditions still free and
 the P findings present. Whatever is certain (confirmed, rejected, absent findings) has become a constant or a
 unary term by then.
 """
@@ -27,7 +21,7 @@ from whatelse.noisyor.params import NoisyOr
 from whatelse.types import Floats, Ints
 
 FREE, CONFIRMED, REJECTED = 0, 1, 2
-POSSIBLE, NO_STATE = -1, -2  # otherwise: the index of the finding that cannot be as it is
+POSSIBLE = -1  # otherwise: the index of the finding that cannot be as it is
 TINY_LEAK = 1e-280  # stands for a leak of zero in bounds; log(0) has no gain to bound with
 
 
@@ -38,7 +32,6 @@ class Query:
     present: Rows
     unobserved: Rows
     status: NDArray[np.int8]  # (V, m) FREE, CONFIRMED or REJECTED
-    count: Ints  # (V,) exact number of conditions on, or -1
     evidence: Floats  # (V, m)
     single: bool
     share: Floats  # (V, m) P(condition | its look): `real`, 1 where confirmed, 0 where rejected
@@ -46,17 +39,11 @@ class Query:
     @property
     def size(self) -> int:
         """How many visits are asked about."""
-        return self.count.size
+        return len(self.status)
 
 
 def checked(
-    model: NoisyOr,
-    present: Any,
-    unobserved: Any,
-    confirmed: Any,
-    rejected: Any,
-    count: ArrayLike | None,
-    evidence: ArrayLike | None,
+    model: NoisyOr, present: Any, unobserved: Any, confirmed: Any, rejected: Any, evidence: ArrayLike | None
 ) -> Query:
     single = is_one(present)
     V = 1 if single else (present.shape[0] if hasattr(present, "shape") else len(present))
@@ -76,18 +63,11 @@ def checked(
     for name, code in (("confirmed", CONFIRMED), ("rejected", REJECTED)):
         start, index = rows[name]
         status[np.repeat(np.arange(V), np.diff(start)), index] = code
-    counts = _counts(count, V)
-    low, high = (status == CONFIRMED).sum(1), (status != REJECTED).sum(1)
-    wrong = np.flatnonzero((counts >= 0) & ((counts < low) | (counts > high)))
-    if wrong.size:
-        v = wrong[0]
-        raise QueryError(f"count of visit {v} is {counts[v]}, but {low[v]} are confirmed and {high[v]} not rejected")
     added = np.zeros((V, model.m)) if evidence is None else as_evidence(evidence, V, model.m)
     return Query(
         present=_by_weight(rows["present"], model.weight),
         unobserved=rows["unobserved"],
         status=status,
-        count=counts,
         evidence=added,
         single=single,
         share=(status != REJECTED).astype(np.float64),
@@ -117,15 +97,6 @@ def _rows(value: Any, single: bool, V: int, size: int, what: str) -> Rows:
     return rows
 
 
-def _counts(count: ArrayLike | None, V: int) -> Ints:
-    given = np.asarray(-1 if count is None else count)
-    if not np.issubdtype(given.dtype, np.integer) or given.shape not in ((), (V,)):
-        raise QueryError(f"count has type {given.dtype} and shape {given.shape}, needs one whole number or {V} of them")
-    if count is not None and (given < 0).any():
-        raise QueryError(f"count is {given.min()}, needs 0 or more")
-    return np.broadcast_to(given, (V,)).astype(np.int64)
-
-
 def _disjoint(a: Rows, b: Rows, size: int, noun: str, problem: str) -> None:
     if a[1].size == 0 or b[1].size == 0:
         return
@@ -146,10 +117,11 @@ def _by_weight(rows: Rows, weight: Floats) -> Rows:
 
 @njit(cache=True, nogil=True)
 def reduce_visit(
-    present: Ints, unobserved: Ints, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables,
-) -> tuple[int, float, float, Ints, Floats, Floats, Floats, Floats]:  # fmt: skip
-    """One visit as a problem over its free conditions: log P(x, y) = base + sum_k y_k unary_k + sum_j w_j log p_j(y).
+    v: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats, t: Tables
+) -> tuple[int, float, float, Ints, Floats, Floats, Floats, Floats]:
+    """Visit v of a query as a problem over its free conditions.
+
+        log P(x, y) = base + sum_k y_k unary_k + sum_j w_j log p_j(y)
 
     Returns (verdict, base, scale, free (M,), unary (M,), on (P,), w (P,), rows (M, P)):
     verdict  POSSIBLE, or the index of a finding that no state allowed can make as it is
@@ -159,12 +131,14 @@ def reduce_visit(
 
     Conditions that an absent finding rules out (fail 0) are not free. Cost O(m (P + unobserved)).
     """
-    m = status.size
+    here = present[1][present[0][v] : present[0][v + 1]]
+    hidden = unobserved[1][unobserved[0][v] : unobserved[0][v + 1]]
+    m = status.shape[1]
     linear = t.log_fail_sum.copy()
     sure = t.sure_sum.copy()
     base = t.log_none + t.log_quiet_sum
     always = t.always_sum
-    for part in (present, unobserved):
+    for part in (here, hidden):
         for j in part:
             if not t.counts[j]:
                 continue
@@ -179,37 +153,37 @@ def reduce_visit(
     scale = abs(base)
     blocked = always > 0
     for i in range(m):
-        if status[i] == CONFIRMED:
-            base += linear[i] + t.log_odds[i] + evidence[i]
-            scale += abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i])
+        if status[v, i] == CONFIRMED:
+            base += linear[i] + t.log_odds[i] + evidence[v, i]
+            scale += abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[v, i])
             for k in range(i):
-                if status[k] == CONFIRMED:
-                    base += coupling[i, k]
+                if status[v, k] == CONFIRMED:
+                    base += t.coupling[i, k]
             blocked |= sure[i] > 0
-        elif status[i] == FREE and sure[i] == 0:
+        elif status[v, i] == FREE and sure[i] == 0:
             chosen[M], place[i] = i, M
             M += 1
     free = chosen[:M]
-    unary, yes = np.empty(M), np.flatnonzero(status == CONFIRMED)
+    unary, yes = np.empty(M), np.flatnonzero(status[v] == CONFIRMED)
     for q in range(M):
         i = free[q]
-        unary[q] = linear[i] + t.log_odds[i] + evidence[i]
-        scale = max(scale, abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[i]))
+        unary[q] = linear[i] + t.log_odds[i] + evidence[v, i]
+        scale = max(scale, abs(t.log_fail_sum[i]) + abs(t.log_odds[i]) + abs(evidence[v, i]))
         for known in yes:
-            unary[q] += coupling[i, known]
+            unary[q] += t.coupling[i, known]
 
     P = 0
-    for j in present:
-        P += weight[j] > 0.0
+    for j in here:
+        P += t.weight[j] > 0.0
     on, w, rows = np.empty(P), np.empty(P), np.ones((M, P))
     verdict = POSSIBLE
     c = 0
-    for j in present:
-        if weight[j] == 0.0:
+    for j in here:
+        if t.weight[j] == 0.0:
             continue
-        p = leak[j]
+        p = t.leak[j]
         for known in yes:
-            p = p * fail[known, j] + (1.0 - fail[known, j])
+            p = p * t.fail[known, j] + (1.0 - t.fail[known, j])
         reachable = p > 0.0
         for e in range(t.edge_start[j], t.edge_start[j + 1]):
             if place[t.edge_cause[e]] >= 0:
@@ -218,18 +192,18 @@ def reduce_visit(
         if not reachable and verdict == POSSIBLE:
             verdict = j
         on[c] = max(p, TINY_LEAK)
-        w[c] = weight[j]
+        w[c] = t.weight[j]
         c += 1
 
     if blocked and verdict == POSSIBLE:  # rare: look for the absent finding that had to be there
-        seen = np.zeros(leak.size, np.bool_)
-        for part in (present, unobserved):
+        seen = np.zeros(t.leak.size, np.bool_)
+        for part in (here, hidden):
             for j in part:
                 seen[j] = True
-        for j in range(leak.size):
+        for j in range(t.leak.size):
             impossible = t.always[j]
             for i in range(m):
-                impossible |= status[i] == CONFIRMED and t.sure[j, i]
+                impossible |= status[v, i] == CONFIRMED and t.sure[j, i]
             if impossible and not seen[j] and verdict == POSSIBLE:
                 verdict = j
     return verdict, base, scale, free, unary, on, w, rows

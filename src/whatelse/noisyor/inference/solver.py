@@ -1,6 +1,6 @@
 """The solver: answers a Query (`query.py`) with a certified error.
 
-Few conditions, couplings or a count: best-first search over states (`states.py`; `pairwise.py` where conditions are
+Few conditions, or couplings: best-first search over states (`states.py`; `pairwise.py` where conditions are
 coupled and no present finding bears on them). The states visited carry mass Z, those left out at most R. A marginal is
 N / Z where the exact one is (N + r) / (Z + r') with 0 <= r <= r' <= R, so it is wrong by at most R / (Z + R). Many
 conditions without couplings: branch and bound (`branching.py`), with an interval for each marginal. `error_bound` is
@@ -10,6 +10,7 @@ the largest error, plus what rounding can do.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from whatelse.noisyor.inference.branching import branch, lay_out_problem, merge_single_causes, merged_marginal
 from whatelse.noisyor.inference.components import combine_best, label_parts
 from whatelse.noisyor.inference.pairwise import sum_pairwise
-from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, REJECTED, Query, reduce_visit
+from whatelse.noisyor.inference.query import CONFIRMED, POSSIBLE, REJECTED, Query, reduce_visit
 from whatelse.noisyor.inference.states import Tree, search
 from whatelse.noisyor.likelihood import Rows, Tables, tables
 from whatelse.noisyor.params import NoisyOr
@@ -40,14 +41,13 @@ class Posterior:
     marginals      (m,)  P(Y_i = 1 | question): 1 for confirmed, 0 for rejected conditions
     error_bound    ()    no marginal, and no probability of an explanation, is further than this from the exact one
     certified      ()    bool: error_bound is within the tolerance asked for; if not, the budget was spent first
-    log_evidence   ()    log P(x, confirmed on, rejected off, count): within 2.2 tolerances where certified;
+    log_evidence   ()    log P(x, confirmed on, rejected off): within 2.2 tolerances where certified;
                          confirmed looks are not yet taken to be real, which would add log `real` of each
     explanations   (top, m)  bool: the most probable joint states, best first; of looks, where not every look is real
     probabilities  (top,)    their posterior probabilities; 0 where there are fewer states
     states         ()    how many states were weighed
     impossible     ()    -1, or why log_evidence is -inf: the index of a finding that cannot be as it is in any state
-                         allowed, or -2 where no single finding is to blame. The marginals are then the priors
-                         and error_bound is 1.
+                         allowed. The marginals are then the priors and error_bound is 1.
     """
 
     marginals: Floats
@@ -66,32 +66,30 @@ def solve(
     """Answer a question already laid out."""
     out = empty(model, query, top)
     t = tables(model)
-    branching = model.m > MANY and (query.count < 0).all() and not t.coupled and t.least_leak >= LEAST_LEAK
+    branching = model.m > MANY and not t.coupled and t.least_leak >= LEAST_LEAK
+    kernel, most = (_solve_by_branching, NODES) if branching else (_solve, budget)
 
     def run(first: int, end: int) -> None:
-        if branching:
-            _solve_by_branching(
-                first, end, query.present, query.unobserved, query.status, query.evidence,
-                model.fail, model.leak, model.weight, model.coupling, t, tolerance, NODES,
-                out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
-                out.impossible,
-            )  # fmt: skip
-            return
-        _solve(
-            first, end, query.present, query.unobserved, query.status, query.count, query.evidence,
-            model.fail, model.leak, model.weight, model.coupling, t, tolerance, budget,
+        kernel(
+            first, end, query.present, query.unobserved, query.status, query.evidence, t, tolerance, most,
             out.marginals, out.error_bound, out.log_evidence, out.explanations, out.probabilities, out.states,
             out.impossible,
         )  # fmt: skip
 
-    workers = min(query.size // VISITS_PER_THREAD, threads or os.cpu_count() or 1)
-    if workers < 2:
-        run(0, query.size)
-    else:  # the kernel holds no lock; small pieces, as some visits take far longer than others
-        cuts = np.linspace(0, query.size, 8 * workers + 1).astype(int).tolist()
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(run, cuts[:-1], cuts[1:]))
+    by_threads(run, query.size, threads)
     return finish(model, query, out, tolerance)
+
+
+def by_threads(run: Callable[[int, int], None], visits: int, threads: int | None = None) -> None:
+    """Call run(first, end) for every part of `visits`. threads: how many at once; None: one a core."""
+    workers = min(visits // VISITS_PER_THREAD, threads or os.cpu_count() or 1)
+    if workers < 2:
+        run(0, visits)
+        return
+    # the kernels hold no lock; small parts, as some visits take far longer than others
+    cuts = np.linspace(0, visits, 8 * workers + 1).astype(int).tolist()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(run, cuts[:-1], cuts[1:]))
 
 
 def empty(model: NoisyOr, query: Query, top: int) -> Posterior:
@@ -128,8 +126,8 @@ def finish(model: NoisyOr, query: Query, out: Posterior, tolerance: float) -> Po
 
 @njit(cache=True, nogil=True)
 def _solve(
-    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], count: Ints, evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, tolerance: float, budget: int,
+    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats, t: Tables,
+    tolerance: float, budget: int,
     marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools, probabilities: Floats,
     states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
@@ -141,32 +139,21 @@ def _solve(
         np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32),
     )  # fmt: skip
     more, members = np.empty(top), np.empty((top, m), np.bool_)
-    factor = np.exp(coupling) if t.coupled else coupling
+    factor = np.exp(t.coupling) if t.coupled else t.coupling
     for v in range(first, end):
-        verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
-            status[v], evidence[v], fail, leak, weight, coupling, t,
-        )  # fmt: skip
+        verdict, base, scale, free, unary, on, w, rows = reduce_visit(v, present, unobserved, status, evidence, t)
         impossible[v] = verdict
-        pick = count[v]
         for i in range(m):
             if status[v, i] == CONFIRMED:
                 marginals[v, i] = 1.0
-                pick -= count[v] >= 0
         if verdict != POSSIBLE:
-            continue
-        if pick > free.size:
-            impossible[v] = NO_STATE
             continue
         M, P = rows.shape
         pair = np.empty((M, M))
         for a in range(M):
             for b in range(M):
-                pair[a, b] = coupling[free[a], free[b]]
-        if pick >= 0:
-            parts, label = 1, np.zeros(M, np.int64)
-        else:
-            parts, label = label_parts(rows, pair)
+                pair[a, b] = t.coupling[free[a], free[b]]
+        parts, label = label_parts(rows, pair)
 
         # Findings that no free condition causes are a constant factor; each other one belongs to one part.
         owner = np.full(P, -1, np.int64)
@@ -188,7 +175,7 @@ def _solve(
         for part in range(parts):  # each to its share of the tolerance, less a little for rounding
             own, heard = np.flatnonzero(label == part), np.flatnonzero(owner == part)
             mass, share, rest = np.empty(own.size), 0.99 * tolerance / max(joined, 1), budget - states[v]
-            pairwise = heard.size == 0 and own.size > 1 and top == 0 and pick < 0
+            pairwise = heard.size == 0 and own.size > 1 and top == 0
             if pairwise:
                 size, depth, peak, found, left = sum_pairwise(
                     unary[own], take(pair, own, own), take(factor, free[own], free[own]), share, rest, tree, mass
@@ -196,13 +183,11 @@ def _solve(
                 pairwise = found > 0.0
             if not pairwise:
                 size, depth, peak, found, left = search(
-                    take(rows, own, heard), on[heard], w[heard], unary[own], take(pair, own, own), pick, share, rest,
-                    tree,
-                )  # fmt: skip
+                    take(rows, own, heard), on[heard], w[heard], unary[own], take(pair, own, own), share, rest, tree
+                )
             states[v] += size
             deepest += depth
             if found == 0.0:
-                impossible[v] = NO_STATE if left == 0.0 else POSSIBLE
                 log_found = -np.inf
                 break
             if pairwise:
@@ -223,18 +208,15 @@ def _solve(
 
 @njit(cache=True, nogil=True)
 def _solve_by_branching(
-    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats,
-    fail: Floats, leak: Floats, weight: Floats, coupling: Floats, t: Tables, tolerance: float,
-    budget: int, marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools,
-    probabilities: Floats, states: Ints, impossible: Ints,
+    first: int, end: int, present: Rows, unobserved: Rows, status: NDArray[np.int8], evidence: Floats, t: Tables,
+    tolerance: float, budget: int,
+    marginals: Floats, error_bound: Floats, log_evidence: Floats, explanations: Bools, probabilities: Floats,
+    states: Ints, impossible: Ints,
 ) -> None:  # fmt: skip
     """As `_solve`, by branch and bound over decisions (`branching.py`); faster if no explanations are asked for."""
     m, top = status.shape[1], probabilities.shape[1]
     for v in range(first, end):
-        verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            present[1][present[0][v] : present[0][v + 1]], unobserved[1][unobserved[0][v] : unobserved[0][v + 1]],
-            status[v], evidence[v], fail, leak, weight, coupling, t,
-        )  # fmt: skip
+        verdict, base, scale, free, unary, on, w, rows = reduce_visit(v, present, unobserved, status, evidence, t)
         impossible[v] = verdict
         for i in range(m):
             if status[v, i] == CONFIRMED:

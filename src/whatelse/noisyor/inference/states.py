@@ -12,11 +12,10 @@ of a modular one, so the gain g_l(s) = sum_j w_j log p_j(s + l) / p_j(s) only fa
 with u_l the unary term of l given s, J_il its coupling with i, and h_l half the sum of positive couplings between l
 and the rest of L, which covers the pairs inside T (negative ones are dropped: they only lower W). Summing over T:
 
-    sum over T nonempty  <=  W(c) (prod_{l in L} (1 + r_l) - 1)        any number on
-    sum over |T| = d     <=  W(c) e_d(r_l, l in L)                     exactly d more on, e_d the symmetric polynomial
+    sum over T nonempty  <=  W(c) (prod_{l in L} (1 + r_l) - 1)
 
-A set of one has no pairs, so there h_l is not needed: with couplings, sum r_l in the first is replaced by the sum of
-r_l exp(-h_l). Most of the bound is of such sets.
+A set of one has no pairs, so there h_l is not needed: with couplings, sum r_l is replaced by the sum of r_l exp(-h_l).
+Most of the bound is of such sets.
 
 The search always expands the state with the largest bound, and stops when what is left is small enough or when
 it has weighed `budget` states. Weights are relative to exp(top), the largest met so far.
@@ -81,39 +80,27 @@ def log_on(row: Floats, on: Floats, w: Floats, ends: Ints, runs: int) -> tuple[f
 @njit(cache=True, nogil=True)
 def clear(sums: Floats) -> None:
     """Begin a sum over sets of nothing."""
-    sums[0] = 0.0
-    for e in range(1, sums.size):
-        sums[e] = -np.inf
+    sums[0], sums[1] = 0.0, -np.inf
 
 
 @njit(cache=True, nogil=True)
-def add_term(sums: Floats, d: int, x: float) -> None:
-    """Take one more r = exp(x) into the sum over sets: of any number (d < 0), or of exactly d.
+def add_term(sums: Floats, x: float) -> None:
+    """Take one more r = exp(x) into the sum over sets.
 
-    d < 0: sums[0] = prod (1 + r) - 1 as long as it is in range, then infinity, and sums[1] its logarithm.
-    d >= 0: sums[e] = log e_e(r), e = 0 .. d.
+    sums[0] = prod (1 + r) - 1 as long as it is in range, then infinity, and sums[1] its logarithm.
     """
-    if d < 0:
-        r = math.exp(min(x, 700.0))
-        if max(r, sums[0]) < LARGE:
-            sums[0] += r * (1.0 + sums[0])
-        else:
-            if sums[0] < np.inf:
-                sums[0], sums[1] = np.inf, math.log1p(sums[0])
-            sums[1] += max(x, math.log1p(r))
-        return
-    for e in range(d, 0, -1):
-        a, b = sums[e], sums[e - 1] + x
-        high = max(a, b)
-        if high > -np.inf:
-            sums[e] = high + math.log1p(math.exp(min(a, b) - high))
+    r = math.exp(min(x, 700.0))
+    if max(r, sums[0]) < LARGE:
+        sums[0] += r * (1.0 + sums[0])
+    else:
+        if sums[0] < np.inf:
+            sums[0], sums[1] = np.inf, math.log1p(sums[0])
+        sums[1] += max(x, math.log1p(r))
 
 
 @njit(cache=True, nogil=True)
-def log_sum(sums: Floats, d: int) -> float:
-    """The logarithm of the sum over sets, the empty one left out if d < 0."""
-    if d >= 0:
-        return float(sums[d])
+def log_sum(sums: Floats) -> float:
+    """The logarithm of the sum over sets, the empty one left out."""
     if sums[0] == np.inf:
         return float(sums[1])
     return math.log(sums[0]) if sums[0] > 0.0 else -np.inf
@@ -151,7 +138,7 @@ def pop(keys: Floats, nodes: Int32s, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def bound_children(
-    first: int, size: int, d: int, coupled: bool, pair: Floats, cond: Int32s, gain: Floats, half: Floats, sums: Floats,
+    first: int, size: int, coupled: bool, pair: Floats, cond: Int32s, gain: Floats, half: Floats, sums: Floats,
     log_bound: Floats,
 ) -> None:  # fmt: skip
     """log of the bound's factor on W(c) for each child first .. first + size - 1, into log_bound[q].
@@ -166,8 +153,8 @@ def bound_children(
             clear(sums)
             for k in range(q + 1, size):
                 l = cond[first + k]  # noqa: E741
-                add_term(sums, d, gain[l] + pair[i, l] + half[l])
-        log_bound[q] = log_sum(sums, d)
+                add_term(sums, gain[l] + pair[i, l] + half[l])
+        log_bound[q] = log_sum(sums)
         if coupled:
             half[i] = 0.0
             for k in range(q + 1, size):
@@ -176,7 +163,7 @@ def bound_children(
                 half[l] += shared
                 half[i] += shared
         else:
-            add_term(sums, d, gain[i])
+            add_term(sums, gain[i])
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})  # sums and products may be reordered, so that they vectorise
@@ -184,7 +171,7 @@ def bound_coupled(
     first: int, size: int, factor: Floats, shared: Floats, cond: Int32s, gain: Floats, bare: Floats, odds: Floats,
     log_bound: Floats,
 ) -> bool:  # fmt: skip
-    """`bound_children` with couplings and any number on, where all numbers are in range; if not, False.
+    """`bound_children` with couplings, where all numbers are in range; if not, False.
 
     factor (M, M) is exp(J), shared (M, M) its root where that is above 1. Of the conditions met so far, the last
     child's first, bare[l] is exp(gain_l) and odds[l] is exp(gain_l + h_l); both are 0 of others: whole rows then go
@@ -215,13 +202,12 @@ def bound_coupled(
 
 @njit(cache=True, nogil=True)
 def search(
-    rows: Floats, leak: Floats, w: Floats, unary: Floats, pair: Floats, pick: int, tolerance: float, budget: int,
-    tree: Tree,
+    rows: Floats, leak: Floats, w: Floats, unary: Floats, pair: Floats, tolerance: float, budget: int, tree: Tree
 ) -> tuple[int, int, float, float, float]:  # fmt: skip
     """Search one visit's states until the mass left out is at most `tolerance` of the mass found, or `budget` is spent.
 
     rows (M, P), leak (P,), w (P,), unary (M,) as `reduce_visit` gives them; pair (M, M) couplings among the free
-    conditions; pick the exact number of them that are on, or -1.
+    conditions.
 
     Returns (states weighed, deepest, top, found, left): masses in units of exp(top); left is inf if unknown. In `tree`
     it leaves, for each state, parent, condition added and log weight (-inf if it has no part in the mass).
@@ -236,9 +222,9 @@ def search(
     on, ends = np.empty(P), np.empty(P + 1, np.int64)
     order, gain, given, half = np.empty(M, np.int64), np.empty(M), np.empty(M), np.empty(M)
     child_causes, child_alive, log_bound = np.empty(M), np.empty(M, np.bool_), np.empty(M)
-    sums, bare, odds = np.empty(max(pick, 1) + 1), np.empty(M), np.empty(M)
+    sums, bare, odds = np.empty(2), np.empty(M), np.empty(M)
     factor, shared = np.empty((M, M)), np.empty((M, M))
-    for a in range(M if coupled and pick < 0 else 0):
+    for a in range(M if coupled else 0):
         for b in range(a + 1):
             factor[a, b] = factor[b, a] = math.exp(pair[a, b])
             shared[a, b] = shared[b, a] = math.sqrt(max(factor[a, b], 1.0))
@@ -246,11 +232,11 @@ def search(
     parent[0], cond[0], last[0], linear[0] = -1, -1, M + 1, 0.0
     runs = split_products(leak, w, ends)
     causes[0], alive = log_on(np.ones(P), leak, w, ends, runs)
-    weight[0] = causes[0] if alive and pick <= 0 else -np.inf
+    weight[0] = causes[0] if alive else -np.inf
     top, found = weight[0], (1.0 if weight[0] > -np.inf else 0.0)
     dust, open_mass, summed = 0.0, 0.0, False
     size, waiting, node, deepest = 1, 0, 0, 0
-    if pick == 0 or M == 0:
+    if M == 0:
         return size, 0, top, found, 0.0
 
     while True:
@@ -286,7 +272,7 @@ def search(
             parent[c], cond[c], last[c] = node, k, size + children
             causes[c], linear[c] = child_causes[k], linear[node] + given[k]
             weight[c] = -np.inf
-            if child_alive[k] and (pick < 0 or depth + 1 == pick):
+            if child_alive[k]:
                 weight[c] = linear[c] + causes[c]
                 if weight[c] > top:
                     shrink = math.exp(top - weight[c])
@@ -297,21 +283,17 @@ def search(
 
         # Queue those whose subtrees could matter.
         tolerated = math.log(tolerance * found) + top if found > 0.0 else -np.inf
-        more = -1 if pick < 0 else pick - depth - 1
-        if more != 0:
-            if not (coupled and pick < 0) or not bound_coupled(
-                size, children, factor, shared, cond, gain, bare, odds, log_bound
-            ):
-                bound_children(size, children, more, coupled, pair, cond, gain, half, sums, log_bound)
-            for q in range(children):
-                c = size + q
-                key = linear[c] + causes[c] + log_bound[q]
-                if key < tolerated + DUST:
-                    dust += math.exp(key - top)
-                elif key > -np.inf:
-                    waiting = push(keys, nodes, waiting, key, c)
-                    if summed:
-                        open_mass += math.exp(key - top)
+        if not coupled or not bound_coupled(size, children, factor, shared, cond, gain, bare, odds, log_bound):
+            bound_children(size, children, coupled, pair, cond, gain, half, sums, log_bound)
+        for q in range(children):
+            c = size + q
+            key = linear[c] + causes[c] + log_bound[q]
+            if key < tolerated + DUST:
+                dust += math.exp(key - top)
+            elif key > -np.inf:
+                waiting = push(keys, nodes, waiting, key, c)
+                if summed:
+                    open_mass += math.exp(key - top)
         size += children
 
         # Until the largest bound is small itself, there is no point in (and no precision for) adding them up.

@@ -14,7 +14,7 @@ from numba import njit
 
 from whatelse.errors import QueryError
 from whatelse.noisyor.inference.posterior import lay_out
-from whatelse.noisyor.inference.query import CONFIRMED, NO_STATE, POSSIBLE, reduce_visit
+from whatelse.noisyor.inference.query import CONFIRMED, POSSIBLE, reduce_visit
 from whatelse.noisyor.inference.solver import EPSILON, Posterior, empty, finish
 from whatelse.noisyor.inference.states import DEAD, split_products, with_cause
 from whatelse.noisyor.joint import Model
@@ -32,18 +32,11 @@ def enumerate_posterior(model: Model, present: Any, *, top: int = 5, **question:
     noisyor, query = lay_out(model, present, **question)
     out = empty(noisyor, query, top)
     t = tables(noisyor)
-    starts = query.present[0], query.unobserved[0]
     for v in range(query.size):
-        found, missing = (
-            index[start[v] : start[v + 1]]
-            for start, index in zip(starts, (query.present[1], query.unobserved[1]), strict=True)
-        )
         verdict, base, scale, free, unary, on, w, rows = reduce_visit(
-            found, missing, query.status[v], query.evidence[v],
-            noisyor.fail, noisyor.leak, noisyor.weight, noisyor.coupling, t,
-        )  # fmt: skip
+            v, query.present, query.unobserved, query.status, query.evidence, t
+        )
         on_already = query.status[v] == CONFIRMED
-        pick = int(query.count[v] - on_already.sum()) if query.count[v] >= 0 else -1
         if free.size > MOST:
             raise QueryError(
                 f"visit {v} has {free.size} free conditions, at most {MOST} can be enumerated; use posterior"
@@ -55,12 +48,9 @@ def enumerate_posterior(model: Model, present: Any, *, top: int = 5, **question:
         half = free.size // 2
         low, high = np.zeros(1 << half), np.zeros(1 << (free.size - half))
         best, weights = np.zeros(top, np.int64), np.full(top, -np.inf)
-        peak = _enumerate(rows, on, w, unary, pair, bool(pair.any()), pick, low, high, best, weights)
+        peak = _enumerate(rows, on, w, unary, pair, bool(pair.any()), low, high, best, weights)
         total = low.sum()
         out.states[v] = 1 << free.size
-        if total == 0.0:
-            out.impossible[v] = NO_STATE
-            continue
         out.marginals[v] = on_already
         for q in range(free.size):
             table, bit = (low, q) if q < half else (high, q - half)
@@ -86,7 +76,7 @@ def _update(p: Floats, row: Floats, into: Floats, first: int, end: int) -> float
 
 @njit(cache=True, nogil=True)
 def _enumerate(
-    rows: Floats, leak: Floats, w: Floats, unary: Floats, pair: Floats, coupled: bool, pick: int,
+    rows: Floats, leak: Floats, w: Floats, unary: Floats, pair: Floats, coupled: bool,
     low: Floats, high: Floats, best: Ints, weights: Floats,
 ) -> float:  # fmt: skip
     """Add each state's mass, in units of exp(peak), to low[b % low.size] and high[b // low.size]; returns peak.
@@ -101,7 +91,7 @@ def _enumerate(
     runs = split_products(leak, w, ends)
     peak = -np.inf
     for b in range(1 << M):
-        t, on = M, 0
+        t = M
         if b > 0:
             t = 0
             while not (b >> t) & 1:
@@ -111,11 +101,9 @@ def _enumerate(
             while up < M and not (rest >> up) & 1:
                 up += 1
             linear[t] = linear[up] + unary[t]
-            for k in range(t, M):
+            for k in range(t + 1, M if coupled else 0):
                 if (b >> k) & 1:
-                    on += 1
-                    if coupled and k > t:
-                        linear[t] += pair[t, k]
+                    linear[t] += pair[t, k]
         log_weight, alive, first = float(linear[t]), True, 0
         for r in range(runs):
             end = ends[r]
@@ -124,7 +112,7 @@ def _enumerate(
                 log_weight += w[first] * math.log(product)
                 alive = alive and product > DEAD
             first = end
-        if not alive or (pick >= 0 and on != pick):
+        if not alive:
             continue
         if log_weight > peak:
             shrink = math.exp(peak - log_weight)
