@@ -1,4 +1,4 @@
-"""Inference: speed, error and certificates, beside enumeration and other libraries.
+"""Inference: speed, error and certificates, beside enumeration, Gibbs sampling and other libraries.
 
     python -m benchmarks.inference [--visits 50] [--limit 120] [--no-peers]
 
@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.enumeration import enumerate_posterior
 
 from benchmarks.inference_peers import PARENTS, PEERS, ask_peer, network
-from whatelse.noisyor import NoisyOr, heldout_tag, posterior, sample
+from whatelse.noisyor import NoisyOr, enumerate_posterior, gibbs, heldout_tag, posterior, sample
 
 Visits = list[NDArray[np.int64]]
 
@@ -78,11 +77,12 @@ def header(title: str, *cells: str) -> None:
 
 
 def against_enumeration(rng: np.random.Generator, size: int) -> None:
-    """One query on dense `fail` against all 2^23 states."""
+    """One query on dense `fail` against all 2^23 states and against Gibbs sampling at 1,000 sweeps in all."""
     model = dense(rng)
     xs = visits(model, size, rng, present=(55, 65))
     ours, t = timed(lambda x: posterior(model, x), xs, repeats=5)
     exact, t_exact = timed(lambda x: enumerate_posterior(model, x), xs, repeats=1)
+    sampled, t_gibbs = timed(lambda x: gibbs(model, x, chains=2, sweeps=500, burn_in=0), xs, repeats=1)
     true = np.array([answer.marginals for answer in exact])
     error = np.array([np.abs(a.marginals - b).max() for a, b in zip(ours, true, strict=True)])
     bound = np.array([float(answer.error_bound) for answer in ours])
@@ -90,8 +90,10 @@ def against_enumeration(rng: np.random.Generator, size: int) -> None:
         f"{model.m} conditions, {model.n} findings, 55-65 present, dense fail, {size} visits",
         "method", "median ms", "95% ms", "times slower", "largest error", "largest certificate", "errors above it",
     )  # fmt: skip
+    noise = np.array([np.abs(a.marginals - b).max() for a, b in zip(sampled, true, strict=True)])
     rows: tuple[tuple[str, NDArray[np.float64], NDArray[np.float64], object, object], ...] = (
         ("posterior", t, error, f"{bound.max():.1e}", int((error > bound).sum())),
+        ("Gibbs, 2 x 500 sweeps", t_gibbs, noise, "", ""),
         ("all 2^23 states", t_exact, np.zeros(1), "", ""),
     )
     for name, seconds, wrong, certificate, above in rows:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.enumeration import enumerate_posterior
 from tests.support.small_department import cohort
 from whatelse.cli import app
 from whatelse.cohort import Cohort
 from whatelse.model_file.file import load
 from whatelse.model_file.summary import brings, model_summary
+from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.noisyor.joint import JointModel
 from whatelse.noisyor.params import NoisyOr
 from whatelse.tagger import Tagger

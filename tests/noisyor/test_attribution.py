@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad_vec
 
-from tests.support import reference_attribution as reference
+from tests.support import reference_gibbs as reference
 from whatelse.errors import QueryError
 from whatelse.noisyor import NoisyOr
 from whatelse.noisyor.attribution import Why, why

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tests.support.enumeration import enumerate_posterior
 from whatelse.errors import ModelError, QueryError
-from whatelse.noisyor import NoisyOr, posterior
+from whatelse.noisyor import NoisyOr, enumerate_posterior, posterior
 from whatelse.noisyor.evidence import Evidence
 from whatelse.noisyor.mle import edit_anchors
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from tests.support.bench_department import CONDITIONS, has_seen_all, new_bench, run
-from tests.support.enumeration import enumerate_posterior
 from whatelse.annotators import AnchorSet
 from whatelse.annotators.anchor_uses import as_anchor
 from whatelse.annotators.discovery import edit
@@ -26,6 +25,7 @@ from whatelse.lifecycle.compare import ANCHOR_RANK, ModelView, heldout_anchor_ro
 from whatelse.lifecycle.rebuild import records_of
 from whatelse.lifecycle.refit import held_out
 from whatelse.noisyor.heldout_metrics import heldout_anchor_draws
+from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.tagger import Tagger
 from whatelse.visits import Code, Visit
 from whatelse.workbench.folder import read_judged

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from whatelse.errors import QueryError
+from whatelse.noisyor.inference.gibbs import held_out_anchor
 from whatelse.noisyor.inference.heldout import heldout_tag
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.joint import Model, joint
@@ -172,8 +173,8 @@ def hidden_anchor(model: Model, X: sp.csr_matrix, anchor_columns: ArrayLike, hid
     unobserved = sp.csr_matrix((np.ones(rows.size, np.uint8), (rows, columns[which])), X.shape)
     rest = sp.csr_matrix(X - X.multiply(unobserved))
     rest.eliminate_zeros()
-    chance = posterior(model, rest, unobserved, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0).marginals
-    return chance * sensitivity + (1.0 - chance) * false_positive, unseen
+    found = posterior(model, rest, unobserved, tolerance=RANKING_TOLERANCE, budget=RANKING_BUDGET, top=0)
+    return held_out_anchor(found.marginals, sensitivity, false_positive), unseen
 
 
 # ---- ranks and intervals

@@ -1,4 +1,4 @@
-"""The joint probability of a noisy-or network as tables that every question needs, and draws from it.
+"""The joint probability of a noisy-or network, draws from it, and the marginal of each finding.
 
 For one visit with findings x and conditions y, p_j(y) = P(X_j = 1 | y), and powers w_j and a_j (`absence`):
 
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike
 from scipy import sparse
 
@@ -133,6 +134,27 @@ def as_indices(row: ArrayLike | Sequence[int], n: int, what: str) -> Ints:
     return index
 
 
+def log_joint(model: NoisyOr, X: Any, Y: ArrayLike, evidence: ArrayLike | None = None) -> Floats:
+    """log P(x_v, y_v) of each visit, (V,); -inf where it is impossible.
+
+    X is CSR (V, n) or a list of V index arrays; Y (V, m) of 0/1; `evidence` (V, m) or (m,) is added to the log odds of
+    the conditions that are on. With a coupling or evidence the prior is not normalised. Cost: nnz(X) times the
+    conditions on.
+    """
+    rows = as_rows(X, model.n, "X")
+    V = rows[0].size - 1
+    on = np.ascontiguousarray(Y, dtype=bool)
+    if on.shape != (V, model.m):
+        raise QueryError(f"Y has shape {on.shape}, needs {(V, model.m)}: a row per visit, a column per condition")
+    t = tables(model)
+    unary = t.log_odds if evidence is None else t.log_odds + as_evidence(evidence, V, model.m)
+    out: Floats = np.where(on, unary, 0.0).sum(1) + t.log_none
+    if t.coupled:
+        out += 0.5 * np.einsum("vi,ik,vk->v", on, model.coupling, on)
+    _add_findings(*rows, on, model.fail, model.leak, model.weight, t, out)
+    return out
+
+
 def as_evidence(evidence: ArrayLike, V: int, m: int) -> Floats:
     """Log odds to add, (V, m), from (m,) or (V, m); finite."""
     given = np.asarray(evidence, dtype=np.float64)
@@ -141,6 +163,31 @@ def as_evidence(evidence: ArrayLike, V: int, m: int) -> Floats:
     if not np.isfinite(given).all():
         raise QueryError("evidence has entries that are not finite; use confirmed or rejected for what is certain")
     return np.array(np.broadcast_to(given, (V, m)))
+
+
+@njit(cache=True, nogil=True)
+def _add_findings(
+    start: Ints, index: Ints, on: Bools, fail: Floats, leak: Floats, weight: Floats, t: Tables, out: Floats
+) -> None:
+    """Add each visit's sum of w_j log P(x_j | y) to `out` (V,)."""
+    for v in range(out.size):
+        active = np.flatnonzero(on[v])
+        blocked = t.always_sum  # certain findings that are absent; the present ones are taken off below
+        total = t.log_quiet_sum
+        for i in active:
+            blocked += t.sure_sum[i]
+            total += t.log_fail_sum[i]
+        for j in index[start[v] : start[v + 1]]:
+            blocked -= t.always[j]
+            total -= t.log_quiet[j]
+            p = leak[j]
+            for i in active:
+                blocked -= t.sure[j, i]
+                total -= t.log_fail[j, i]
+                p = p * fail[i, j] + (1.0 - fail[i, j])
+            if weight[j] > 0.0:
+                total += weight[j] * np.log(p) if p > 0.0 else -np.inf
+        out[v] += total if blocked == 0 else -np.inf
 
 
 def sample(model: NoisyOr, size: int, rng: np.random.Generator) -> tuple[Any, Bools]:
@@ -164,3 +211,17 @@ def sample(model: NoisyOr, size: int, rng: np.random.Generator) -> tuple[Any, Bo
         blocks.append(sparse.csr_matrix(rng.random((len(on), model.n)) >= off, dtype=np.uint8))
     X = sparse.vstack(blocks, format="csr") if blocks else sparse.csr_matrix((0, model.n), dtype=np.uint8)
     return X, Y
+
+
+def finding_marginals(model: NoisyOr) -> Floats:
+    """P(X_j = 1), (n,), by Quickscore's product: 1 - (1 - l_j) prod_i (1 - pi_i (1 - f_ij)). Cost O(m n).
+
+    The conditions must be independent: a model with a coupling is refused.
+    """
+    if model.coupling.any():
+        raise QueryError("the marginal of a finding is a product only without coupling; estimate it with sample()")
+    on = model.leak
+    for pi, fail in zip(model.prior, model.fail, strict=True):
+        caused = pi * (1.0 - fail)
+        on = on * (1.0 - caused) + caused
+    return np.array(on)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.enumeration import enumerate_posterior
-from whatelse.noisyor import NoisyOr, posterior
+from whatelse.noisyor import NoisyOr, enumerate_posterior, posterior
 from whatelse.noisyor.inference import solver as module
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.enumeration import enumerate_posterior
 from whatelse.noisyor import NoisyOr
+from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.noisyor.inference.pairwise import bound_factors, sum_pairwise
 from whatelse.noisyor.inference.posterior import TOLERANCE, posterior
 from whatelse.types import Floats

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from tests.noisyor.test_likelihood import random_model
 from tests.support import reference
-from tests.support.enumeration import enumerate_posterior
 from whatelse.errors import QueryError
 from whatelse.noisyor import NoisyOr
+from whatelse.noisyor.inference.enumeration import enumerate_posterior
 from whatelse.noisyor.inference.posterior import posterior
 from whatelse.noisyor.inference.states import bound_children, bound_coupled
 from whatelse.noisyor.likelihood import sample

@@ -1,6 +1,7 @@
 """The posterior over conditions given a visit, with a certified error: `posterior`.
 
-Every question (`posterior`, `why`, `heldout_tag`) is laid out here as a Query. A JointModel brings its own evidence.
+Every question (`posterior`, `enumerate_posterior`, `gibbs`, `why`, `heldout_tag`) is laid out here as a Query.
+A JointModel brings its own evidence.
 
 Where not every look is real (`evidence.py`), a question about conditions is put to a model of looks: a confirmed
 condition has its look, and a rejected one adds log(1 - real) to the log odds of its look: that of something else.

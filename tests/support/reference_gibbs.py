@@ -1,4 +1,4 @@
-"""Slow, obvious versions of what `why` and `ask` compute: every state of the conditions, with loops."""
+"""Slow, obvious versions of what the sampler, `why` and `ask` compute: every state of the conditions, with loops."""
 
 from __future__ import annotations
 
