@@ -3,6 +3,9 @@
 What a server answers is not trusted: no redirect is followed, pages and attachments are read from the server's own
 address only (a token goes nowhere else), and size, pages and time of everything are bounded. Answers are unpacked no
 further than the limit. Messages name the kind of resource and the status, never an id or anything of a record.
+
+httpx limits the time of each read. A server that sends one byte at a time keeps within that limit for ever, so a timer
+shuts the connections down when the total time is over.
 """
 
 from __future__ import annotations
@@ -11,16 +14,18 @@ import base64
 import email.utils
 import json
 import re
+import socket
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
 from whatelse.errors import InputError
-from whatelse.sources.fhir.deadline import within
 from whatelse.sources.fhir.notes import LARGEST as LARGEST_NOTE
 from whatelse.sources.fhir.resources import entries, next_page
 
@@ -71,17 +76,17 @@ class FhirServer:
             if not token.isascii() or not token.isprintable() or " " in token:
                 raise FhirError("the access token has characters that no token has", reason="token")
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(
-            headers=headers,
-            follow_redirects=False,
-            transport=transport or within(lambda: self._left("FHIR server")),
-            trust_env=False,
-        )
+        self._http = httpx.Client(headers=headers, follow_redirects=False, transport=transport, trust_env=False)
+        self._connections: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._shut_down)
+        self._timer.daemon = True
 
     def __enter__(self) -> FhirServer:
+        self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
         self._http.close()
 
     def read(self, kind: str, number: str) -> dict[str, Any]:
@@ -144,12 +149,11 @@ class FhirServer:
         self, url: str, what: str, parameters: Mapping[str, str] | None = None, largest: int = LARGEST_PAGE
     ) -> tuple[str, bytes]:
         """Media type and body of an answer, tried again while the server says that it is busy."""
-        wait = 0.5
+        wait, extensions = 0.5, {"trace": self._trace}
         for attempt in range(1, TRIES + 1):
-            left = self._left(what)
-            again = LONGEST_WAIT
+            again, limit = LONGEST_WAIT, min(self._patience, self._left(what))
             try:
-                with self._http.stream("GET", url, params=parameters, timeout=min(self._patience, left)) as answer:
+                with self._http.stream("GET", url, params=parameters, timeout=limit, extensions=extensions) as answer:
                     status = answer.status_code
                     if status == 200:
                         return answer.headers.get("content-type", ""), self._body(answer, what, largest)
@@ -157,6 +161,7 @@ class FhirServer:
             except httpx.TimeoutException:
                 raise FhirError(f"{what}: the server took too long to answer", reason="slow") from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
+                self._left(what)  # a connection that the timer shut down looks lost
                 if attempt == TRIES:
                     problem = f"{what}: the server cannot be reached ({type(error).__name__})"
                     raise FhirError(problem, reason="unreachable") from None
@@ -185,7 +190,21 @@ class FhirServer:
                 raise FhirError(f"{what}: the answer is damaged") from None
             if len(body) > largest:
                 raise FhirError(f"{what}: the answer is larger than {largest:,} bytes")
+        self._left(what)  # a connection that the timer shut down looks like the end of the body
         return bytes(body)
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keep the socket of each new connection. httpx calls this for every step of a request."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._connections.append(info["return_value"].get_extra_info("socket"))
+            if self._until <= time.monotonic():
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        """End reads that are under way: they get no more bytes."""
+        for connection in self._connections:
+            with suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _left(self, what: str) -> float:
         left = self._until - time.monotonic()
