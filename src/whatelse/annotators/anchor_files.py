@@ -8,19 +8,17 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from whatelse.annotators.anchors import DRUG_FIELDS, Anchor, Condition, Kind, plain_code
 from whatelse.errors import ConditionError
+from whatelse.io.limits import shipped_yaml
 from whatelse.visits import Code
 
 _NHAMCS_KEYS = ("icd10_prefixes", "cause_prefixes", "anchor_reasons", "anchor_drugs")
 
-_FOLDER = yaml.safe_load((files("whatelse.annotators") / "anchor_folder.yaml").read_text("utf-8"))
+_FOLDER = shipped_yaml("whatelse.annotators", "anchor_folder.yaml")
 
 
 def read_nhamcs(value: dict[str, Any], source: str) -> tuple[Condition, ...]:

@@ -11,14 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
 from whatelse.errors import ConditionError
-from whatelse.io.limits import read_yaml, yaml_problem
+from whatelse.io.limits import read_yaml, shipped_yaml, yaml_problem
 from whatelse.visits import TEXT_FIELDS, Code, Visit
 
 DRUG_FIELDS = ("medication_history", "dispensed")
@@ -129,8 +128,7 @@ class AnchorSet:
     @classmethod
     def shipped(cls) -> AnchorSet:
         """The 23 conditions of an emergency department that come with the package."""
-        text = (files("whatelse.annotators") / "emergency.yaml").read_text("utf-8")
-        return cls.from_json(yaml.safe_load(text), source="emergency.yaml")
+        return cls.from_json(shipped_yaml("whatelse.annotators", "emergency.yaml"), source="emergency.yaml")
 
     @classmethod
     def load(cls, path: str | Path) -> AnchorSet:

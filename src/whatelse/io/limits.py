@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,11 @@ def read_yaml(path: Path) -> Any:
         data = file.read(limit("WHATELSE_MAX_DOCUMENT") + 1)
     _check_length(path, len(data))
     return parse_yaml(data.decode("utf-8"), path)
+
+
+def shipped_yaml(package: str, name: str) -> Any:
+    """The content of a YAML file that comes with the package."""
+    return yaml.load((files(package) / name).read_text("utf-8"), Loader=LOADER)
 
 
 def yaml_problem(problem: Exception) -> str:

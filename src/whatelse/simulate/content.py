@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
+from whatelse.io.limits import shipped_yaml
 from whatelse.simulate.rates import Rates, read_rates
 from whatelse.types import Bools, Floats, Ints
 
@@ -93,8 +92,7 @@ class Department:
 
 def read_yaml(name: str) -> Any:
     """One of the department's files."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where libyaml is installed
-    return yaml.load((files("whatelse.simulate") / "department" / name).read_text("utf-8"), loader)
+    return shipped_yaml("whatelse.simulate", f"department/{name}")
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 from itertools import count, islice, pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,32 +38,32 @@ _WHERE = [MEASURES.index(name) for name in _VITALS]
 
 
 def simulate(
-    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0, survey: Path | None = None
+    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0
 ) -> Iterator[Visit]:
     """Yield `visits` visits, each with its true conditions in `truth`. Constant memory.
 
     The same seed gives the same visits, whatever `visits` is. With `min_conditions` only visits with at least that many
     of the 23 are written and yielded, until there are `visits` of them: they are the same visits, with the same ids,
-    that a run without it gives among others. `survey` is a folder of rates other than those that ship.
+    that a run without it gives among others.
     """
-    return (visit for visit, _ in _stream(visits, seed, departures, min_conditions, survey, False))
+    return (visit for visit, _ in _stream(visits, seed, departures, min_conditions))
 
 
 def simulate_causes(
-    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0, survey: Path | None = None
+    visits: int, seed: int, departures: Departures | None = None, *, min_conditions: int = 0
 ) -> Iterator[tuple[Visit, list[Cause]]]:
     """The visits of `simulate`, each with the cause of every stretch of its text and of every code."""
-    return _stream(visits, seed, departures, min_conditions, survey, True)
+    return _stream(visits, seed, departures, min_conditions, explain=True)
 
 
 def _stream(
-    visits: int, seed: int, departures: Departures | None, min_conditions: int, survey: Path | None, explain: bool
+    visits: int, seed: int, departures: Departures | None, min_conditions: int, explain: bool = False
 ) -> Iterator[tuple[Visit, list[Cause]]]:
     if visits < 0:
         raise ValueError(f"visits is {visits}, must not be negative")
     if not 0 <= min_conditions <= 4:
         raise ValueError(f"min_conditions is {min_conditions}, must be between 0 and 4: more are too rare to wait for")
-    department, departures = load(survey), departures or Departures()
+    department, departures = load(), departures or Departures()
     given = department, Writer(department), departures, seed
     yield from islice((pair for k in count() for pair in _block(*given, k, min_conditions, explain)), visits)
 

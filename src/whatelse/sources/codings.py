@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +16,11 @@ from typing import Any, Literal
 import yaml
 
 from whatelse.errors import InputError
-from whatelse.io.limits import read_yaml, yaml_problem
+from whatelse.io.limits import read_yaml, shipped_yaml, yaml_problem
 from whatelse.visits import Code
 
 NoteKind = Literal["triage", "provider"]
+SHIPPED = "whatelse.sources", "codings.yaml"
 SECTIONS = ("vitals", "complaint", "notes", "chronic", "conditions")
 _QUANTITY = re.compile(r"^(?:NDA\d+ |\d+(?:\.\d+)? (?:HR|ML|ACTUAT|MG|UNT|DAY|MIN) )+", re.IGNORECASE)
 _STRENGTH = re.compile(r"\s+\d.*$", re.DOTALL)
@@ -88,7 +88,7 @@ def load_codings(path: str | Path | None = None) -> Codings:
     if path is None:
         return _shipped()
     try:
-        return _merge([_text(), read_yaml(Path(path))])
+        return _merge([shipped_yaml(*SHIPPED), read_yaml(Path(path))])
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise InputError(f"the codings file: {yaml_problem(problem)}", file=path) from None
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -98,11 +98,7 @@ def load_codings(path: str | Path | None = None) -> Codings:
 
 @cache
 def _shipped() -> Codings:
-    return _merge([_text()])
-
-
-def _text() -> Any:
-    return yaml.safe_load((files("whatelse.sources") / "codings.yaml").read_text("utf-8"))
+    return _merge([shipped_yaml(*SHIPPED)])
 
 
 def _merge(parts: Sequence[Any]) -> Codings:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
-from importlib.resources import files
 from typing import Any, cast
 
-import yaml
-
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.report import BadValue
 from whatelse.visits import OLDEST, Sex
 
 NO_AGE = "age is not a number of years; list cells that mean unknown under 'missing' in the column map"
 LONGEST_ID = 1_000
-_WORDS = yaml.safe_load((files("whatelse.sources") / "cell_words.yaml").read_text("utf-8"))
+_WORDS = shipped_yaml("whatelse.sources", "cell_words.yaml")
 SEXES: dict[str, Sex | None] = {
     word: None if sex == "unknown" else sex for sex, words in _WORDS["sex"].items() for word in words
 }

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import yaml
 
 from whatelse.errors import InputError
 from whatelse.io.files import scratch_folder
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.columns import need_columns
 from whatelse.sources.description import Description
 from whatelse.sources.fields import parse_age, parse_sex
@@ -34,7 +34,7 @@ from whatelse.sources.textfile import detect_encoding
 from whatelse.sources.vitals import ADMITTED, AMBULANCE, vital_codes
 from whatelse.visits import Code, Visit
 
-_COLUMNS = yaml.safe_load((files("whatelse.sources") / "mimic_ed.yaml").read_text("utf-8"))
+_COLUMNS = shipped_yaml("whatelse.sources", "mimic_ed.yaml")
 TABLES: dict[str, list[str]] = _COLUMNS["tables"]
 JOIN = (files("whatelse.sources") / "mimic_ed.sql").read_text("utf-8")
 

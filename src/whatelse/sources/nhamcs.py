@@ -20,15 +20,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from datetime import datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pyreadstat
-import yaml
 
 from whatelse.errors import InputError
 from whatelse.io.files import scratch_folder
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.codings import load_codings
 from whatelse.sources.description import Description
 from whatelse.sources.report import BadValue, Report
@@ -40,7 +39,7 @@ LARGEST = 4 << 30  # bytes; a survey year is about 0.1 GB, anything above this i
 FIRST_ICD10_YEAR = 2016
 PALPATED = 998  # instead of a measurement: "palpated", "by Doppler"
 
-_FILES = yaml.safe_load((files("whatelse.sources") / "nhamcs.yaml").read_text("utf-8"))
+_FILES = shipped_yaml("whatelse.sources", "nhamcs.yaml")
 REPEATED: dict[str, int] = _FILES["repeated"]
 CHRONIC = load_codings().flags  # the survey's column in lower case -> code
 VITALS: dict[str, str] = _FILES["vitals"]

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from whatelse.errors import InputError
-from whatelse.io.limits import LOADER
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.description import Description
 from whatelse.sources.report import Report
 from whatelse.visits import Visit
@@ -41,7 +38,7 @@ class Source:
         return found
 
 
-_ROWS = yaml.load((files("whatelse.sources") / "registry.yaml").read_text("utf-8"), Loader=LOADER)
+_ROWS = shipped_yaml("whatelse.sources", "registry.yaml")
 SOURCES: dict[str, Source] = {name: Source(name, **row) for name, row in _ROWS.items()}
 
 

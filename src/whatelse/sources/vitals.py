@@ -5,10 +5,7 @@ A value that was not measured gives no code, like a normal value.
 
 from __future__ import annotations
 
-from importlib.resources import files
-
-import yaml
-
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.numbers import Rule, read_rule
 from whatelse.visits import Code
 
@@ -16,7 +13,7 @@ AMBULANCE = Code("arrival", "ambulance", "ambulance")
 INJURY = Code("visit", "injury", "injury")
 ADMITTED = Code("disposition", "admitted", "admitted")
 
-_RULES = yaml.safe_load((files("whatelse.sources") / "vitals.yaml").read_text("utf-8"))
+_RULES = shipped_yaml("whatelse.sources", "vitals.yaml")
 RULES: dict[str, list[Rule]] = {  # by measurement, each with the code of values that are out of range
     measured: [read_rule(measured, text, "vitals.yaml", name) for text, name in rules]
     for measured, rules in _RULES.items()

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
-
-import yaml
 
 from whatelse.annotators.spelling import distance
+from whatelse.io.limits import shipped_yaml
 from whatelse.text.function_words import LINKING_WORDS
 
-_DATA = yaml.safe_load((files("whatelse.annotators.discovery") / "word_forms.yaml").read_text("utf-8"))
+_DATA = shipped_yaml("whatelse.annotators.discovery", "word_forms.yaml")
 _ENDINGS: list[tuple[str, str, int]] = [tuple(entry) for entry in _DATA["endings"]]
 _IRREGULAR: dict[str, str] = {
     form: base for base, forms in _DATA["irregular"].items() for form in (base, *forms.split())

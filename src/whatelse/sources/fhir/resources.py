@@ -6,13 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import yaml
 from pydantic import ValidationError
 
 from whatelse.errors import InputError
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.fhir.models import MODELS, Coding, Concept, Reference, Resource
 from whatelse.visits import Code
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from whatelse.sources.fhir.models import Drug
 
 R = TypeVar("R", bound=Resource)
-WORDS: dict[str, dict[str, str]] = yaml.safe_load((files("whatelse.sources.fhir") / "words.yaml").read_text("utf-8"))
+WORDS: dict[str, dict[str, str]] = shipped_yaml("whatelse.sources.fhir", "words.yaml")
 _LOCAL = re.compile(r"(?:^|/)([A-Z][A-Za-z]{2,40})/([A-Za-z0-9\-.]{1,64})(?:/_history/[A-Za-z0-9\-.]{1,64})?$")
 
 

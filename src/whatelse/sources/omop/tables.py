@@ -10,15 +10,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import yaml
 
 from whatelse.errors import InputError
+from whatelse.io.limits import shipped_yaml
 from whatelse.sources.address import hide_password
 from whatelse.sources.report import Report
 
@@ -36,7 +35,7 @@ class Table:
     without: str = ""
 
 
-_FILE = yaml.safe_load((files("whatelse.sources") / "omop" / "tables.yaml").read_text("utf-8"))
+_FILE = shipped_yaml("whatelse.sources", "omop/tables.yaml")
 CHOSEN: dict[str, str] = _FILE["chosen"]
 TABLES = {name: Table(**entry) for name, entry in _FILE["tables"].items()}
 
