@@ -7,13 +7,12 @@ answer that is compressed or longer than LARGEST bytes is refused.
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import httpx
 
 from whatelse.errors import WhatelseError
-from whatelse.sources.fhir.deadline import within
+from whatelse.sources.fhir.deadline import Deadline
 
 LARGEST = 1_000_000  # bytes
 
@@ -31,24 +30,23 @@ class OutgoingError(WhatelseError):
 
 def request_json(method: str, url: str, seconds: float, **more: Any) -> dict[str, Any]:
     """The JSON object that a server answers within `seconds`. `more`: arguments of httpx (data, auth)."""
-    until = time.monotonic() + seconds
-
-    def left() -> float:
-        if (rest := until - time.monotonic()) <= 0:
-            raise OutgoingError("slow")
-        return rest
-
+    deadline = Deadline(seconds)
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
         with (
-            httpx.Client(transport=within(left), trust_env=False, follow_redirects=False) as client,
-            client.stream(method, url, headers=headers, timeout=seconds, **more) as answer,
+            deadline,
+            httpx.Client(trust_env=False, follow_redirects=False) as client,
+            client.stream(
+                method, url, headers=headers, timeout=seconds, extensions=deadline.extensions, **more
+            ) as answer,
         ):
             body = b""
             for piece in answer.iter_raw():
                 body += piece
                 if len(body) > LARGEST:
                     raise OutgoingError("long")
+            if deadline.left <= 0:  # the body may have ended early
+                raise OutgoingError("slow")
             if answer.headers.get("content-encoding", "identity") != "identity":
                 raise OutgoingError("compressed")
             if answer.status_code != 200:
@@ -57,7 +55,7 @@ def request_json(method: str, url: str, seconds: float, **more: Any) -> dict[str
     except httpx.TimeoutException:
         raise OutgoingError("slow") from None
     except (httpx.HTTPError, httpx.InvalidURL):
-        raise OutgoingError("unreachable") from None
+        raise OutgoingError("unreachable" if deadline.left > 0 else "slow") from None
     except (ValueError, RecursionError):
         raise OutgoingError("malformed") from None
     if not isinstance(found, dict):

@@ -3,9 +3,6 @@
 What a server answers is not trusted: no redirect is followed, pages and attachments are read from the server's own
 address only (a token goes nowhere else), and size, pages and time of everything are bounded. Answers are unpacked no
 further than the limit. Messages name the kind of resource and the status, never an id or anything of a record.
-
-httpx limits the time of each read. A server that sends one byte at a time keeps within that limit for ever, so a timer
-shuts the connections down when the total time is over.
 """
 
 from __future__ import annotations
@@ -14,18 +11,16 @@ import base64
 import email.utils
 import json
 import re
-import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
 from whatelse.errors import InputError
+from whatelse.sources.fhir.deadline import Deadline
 from whatelse.sources.fhir.notes import LARGEST as LARGEST_NOTE
 from whatelse.sources.fhir.resources import entries, next_page
 
@@ -70,23 +65,20 @@ class FhirServer:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.base = check_base(base)
-        self._until, self._patience, self._pages, self._sleep = time.monotonic() + seconds, patience, pages, sleep
+        self._deadline, self._patience, self._pages, self._sleep = Deadline(seconds), patience, pages, sleep
         headers = {"Accept": JSON, "Accept-Encoding": "gzip"}
         if token:
             if not token.isascii() or not token.isprintable() or " " in token:
                 raise FhirError("the access token has characters that no token has", reason="token")
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx.Client(headers=headers, follow_redirects=False, transport=transport, trust_env=False)
-        self._connections: list[socket.socket] = []
-        self._timer = threading.Timer(seconds, self._shut_down)
-        self._timer.daemon = True
 
     def __enter__(self) -> FhirServer:
-        self._timer.start()
+        self._deadline.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        self._deadline.__exit__()
         self._http.close()
 
     def read(self, kind: str, number: str) -> dict[str, Any]:
@@ -149,7 +141,7 @@ class FhirServer:
         self, url: str, what: str, parameters: Mapping[str, str] | None = None, largest: int = LARGEST_PAGE
     ) -> tuple[str, bytes]:
         """Media type and body of an answer, tried again while the server says that it is busy."""
-        wait, extensions = 0.5, {"trace": self._trace}
+        wait, extensions = 0.5, self._deadline.extensions
         for attempt in range(1, TRIES + 1):
             again, limit = LONGEST_WAIT, min(self._patience, self._left(what))
             try:
@@ -161,7 +153,7 @@ class FhirServer:
             except httpx.TimeoutException:
                 raise FhirError(f"{what}: the server took too long to answer", reason="slow") from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                self._left(what)  # a connection that the timer shut down looks lost
+                self._left(what)  # a connection that was shut down looks lost
                 if attempt == TRIES:
                     problem = f"{what}: the server cannot be reached ({type(error).__name__})"
                     raise FhirError(problem, reason="unreachable") from None
@@ -190,25 +182,11 @@ class FhirServer:
                 raise FhirError(f"{what}: the answer is damaged") from None
             if len(body) > largest:
                 raise FhirError(f"{what}: the answer is larger than {largest:,} bytes")
-        self._left(what)  # a connection that the timer shut down looks like the end of the body
+        self._left(what)  # a connection that was shut down looks like the end of the body
         return bytes(body)
 
-    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Keep the socket of each new connection. httpx calls this for every step of a request."""
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            self._connections.append(info["return_value"].get_extra_info("socket"))
-            if self._until <= time.monotonic():
-                self._shut_down()
-
-    def _shut_down(self) -> None:
-        """End reads that are under way: they get no more bytes."""
-        for connection in self._connections:
-            with suppress(OSError):  # closed already
-                connection.shutdown(socket.SHUT_RDWR)
-
     def _left(self, what: str) -> float:
-        left = self._until - time.monotonic()
-        if left <= 0:
+        if (left := self._deadline.left) <= 0:
             raise FhirError(f"{what}: the server took too long to answer", reason="slow")
         return left
 
