@@ -16,8 +16,8 @@ import numpy as np
 
 from whatelse.annotators import NoiseRates
 from whatelse.cohort import Cohort
+from whatelse.cohort.contingency import Tally
 from whatelse.errors import CohortError
-from whatelse.types import Ints
 
 FEW_ANCHORS = 30
 MOST_NAMED = 12  # conditions in one doubt
@@ -44,37 +44,29 @@ class Doubt:
 
 def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
     """What can be seen before learning; `rates` as they were told, None where they come from the cohort. O(N m^2)."""
-    return [*_of_labels(cohort), *_of_conditions(cohort, rates), *_same_anchor(cohort)]
+    tally = cohort.tally()
+    return [*_of_labels(cohort, tally), *_of_conditions(cohort, tally, rates), *_same_anchor(cohort)]
 
 
-def _counts(cohort: Cohort) -> tuple[Ints, Ints]:
-    """(m,) labels of each condition, and those that say that a visit has it."""
-    if cohort.Y is None:
-        return np.zeros(cohort.A.shape[1], np.int64), np.zeros(cohort.A.shape[1], np.int64)
-    return cohort.known.sum(0), (cohort.Y & cohort.known).sum(0)
-
-
-def _of_labels(cohort: Cohort) -> Iterator[Doubt]:
+def _of_labels(cohort: Cohort, tally: Tally) -> Iterator[Doubt]:
     """Whether there are enough visits and labels, and both kinds of label."""
     N, m = cohort.A.shape
-    labels, cases = _counts(cohort)
     several = cohort.Y is not None and ((cohort.Y & cohort.known).sum(1) > 1).any()  # labels on a visit
     if m > 1 and not (cohort.A.sum(1) > 1).any() and not several:
         says = "nothing joint can be learned from anchors alone; label visits, or give conditions further anchors"
         yield Doubt(None, f"no visit has two anchors: {says}")
     if N < FEW_VISITS:
         yield Doubt(None, f"{N:,} visits are few for {m} conditions: expect little; some thousands are needed")
-    if labels.any() and (visits := int(cohort.known.any(1).sum())) < FEW_LABELS:
-        yield Doubt(None, f"{visits:,} labelled visits say next to nothing: label some {4 * FEW_LABELS} or more")
-    if labels.any() and not cases.any():
+    if 0 < tally.some < FEW_LABELS:
+        yield Doubt(None, f"{tally.some:,} labelled visits say next to nothing: label some {4 * FEW_LABELS} or more")
+    if tally.some and not tally.true.any():
         says = "conditions will look rarer than they are, unless visits were chosen at random and really have none"
-        yield Doubt(None, f"all {int(labels.sum()):,} labels are 0: {says}; write 1 where a visit has one")
+        yield Doubt(None, f"all {int(tally.known.sum()):,} labels are 0: {says}; write 1 where a visit has one")
 
 
-def _of_conditions(cohort: Cohort, rates: NoiseRates | None) -> Iterator[Doubt]:
+def _of_conditions(cohort: Cohort, tally: Tally, rates: NoiseRates | None) -> Iterator[Doubt]:
     """Whether there is enough to learn each condition from."""
-    N, fires = len(cohort), cohort.A.sum(0)
-    labels, cases = _counts(cohort)
+    N, fires, labels, cases = tally.visits, tally.fires, tally.known, tally.true
     few = (fires > 0) & (fires < FEW_ANCHORS) & (cases < FEW_ANCHORS)
     if few.any():
         names = [f"{cohort.conditions[i]} ({fires[i]:,})" for i in np.flatnonzero(few)]

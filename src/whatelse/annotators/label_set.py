@@ -151,9 +151,9 @@ def _compared(votes: Votes, cohort: Cohort) -> Votes:
     return votes.with_rates(share, share)
 
 
-def with_labels(cohort: Cohort, path: Path, *, others: Others = "refuse") -> Cohort:
+def with_labels(cohort: Cohort, path: Path) -> Cohort:
     """The cohort with the labels of a file, which count before its own."""
-    return LabelSet.read([path], cohort, others=others).then(LabelSet.of_cohort(cohort)).on(cohort)
+    return LabelSet.read([path], cohort).then(LabelSet.of_cohort(cohort)).on(cohort)
 
 
 def _contradiction(cohort: Cohort, votes: Sequence[Votes], number: int, differ: Bools, source: Ints) -> InputError:

@@ -91,14 +91,15 @@ class Votes:
     # ---- where votes come from
 
     @classmethod
-    def of_cohort(cls, cohort: Cohort, annotator: str = "labels of the cohort") -> Votes:
+    def of_cohort(cls, cohort: Cohort) -> Votes:
         """The labels that a cohort itself has."""
-        return cls(annotator, np.zeros(cohort.known.shape, bool) if cohort.Y is None else cohort.Y, cohort.known)
+        value = np.zeros(cohort.known.shape, bool) if cohort.Y is None else cohort.Y
+        return cls("labels of the cohort", value, cohort.known)
 
     @classmethod
-    def of_anchors(cls, cohort: Cohort, annotator: str = "anchors") -> Votes:
+    def of_anchors(cls, cohort: Cohort) -> Votes:
         """Anchors: each fires or is silent in every visit, so no anchor abstains. Error rates are not known."""
-        return cls(annotator, cohort.A, np.ones(cohort.A.shape, bool), kind="anchor")
+        return cls("anchors", cohort.A, np.ones(cohort.A.shape, bool), kind="anchor")
 
     # ---- parts
 

@@ -58,7 +58,6 @@ def try_phrase(
     system: str | None = None,
     labels: LabelSet | None = None,
     looks: int = 10,
-    seed: int = 0,
 ) -> tuple[Worth, list[Excerpt]]:
     """What it would be worth in the cohort's visits, and `looks` of them at random to judge. Reads the records once.
 
@@ -87,7 +86,7 @@ def try_phrase(
         labelled=int(labelled.size),
         true=int((said.probability[labelled, i] > 0.5).sum()),
     )
-    chosen = np.random.default_rng(seed).permutation(rows)[:looks]
+    chosen = np.random.default_rng(0).permutation(rows)[:looks]
     return worth, [found[row] for row in chosen.tolist()]
 
 

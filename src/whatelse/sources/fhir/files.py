@@ -20,7 +20,7 @@ from whatelse.sources.codings import Codings
 from whatelse.sources.fhir.models import MODELS, Encounter
 from whatelse.sources.fhir.resources import WORDS, Broken, Resources, entries, local, patient_of
 from whatelse.sources.fhir.visit import EMERGENCY, NO_VISIT, is_emergency, visit_of
-from whatelse.sources.report import Report
+from whatelse.sources.report import BadValue, Report
 from whatelse.sources.textfile import COMPRESSION, damage, open_bytes
 from whatelse.visits import Visit
 
@@ -115,7 +115,7 @@ def _load(file: Path, spool: Spool, report: Report) -> None:
             try:
                 spool.add(raw, file, row)
             except Broken as broken:
-                report.leave_out(broken.kind, InputError(broken.kind, file=file, row=row))
+                report.leave_out_row(broken, file, row)
 
 
 def _lines(stream: Any, file: Path, report: Report) -> Iterator[tuple[int, Any]]:
@@ -127,7 +127,7 @@ def _lines(stream: Any, file: Path, report: Report) -> Iterator[tuple[int, Any]]
         try:
             raw = json.loads(line)
         except (ValueError, RecursionError):
-            report.leave_out("line is not JSON", InputError("this line is not JSON", file=file, row=row))
+            report.leave_out_row(BadValue("line is not JSON"), file, row)
             continue
         yield row, raw
 
@@ -185,7 +185,7 @@ def _visits(path: Path, spool: Spool, report: Report, codings: Codings) -> Itera
             try:
                 resources.add(raw, strict=True)
             except Broken as broken:
-                report.leave_out(broken.kind, InputError(broken.kind, file=file, row=row))
+                report.leave_out_row(broken, file, row)
                 continue
             for name in _links(raw):
                 if (shared := spool.shared(name)) is not None:

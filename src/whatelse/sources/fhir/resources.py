@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from whatelse.errors import InputError
 from whatelse.io.limits import shipped_yaml
 from whatelse.sources.fhir.models import MODELS, Coding, Concept, Reference, Resource
+from whatelse.sources.report import BadValue
 from whatelse.visits import Code
 
 if TYPE_CHECKING:
@@ -23,12 +23,8 @@ WORDS: dict[str, dict[str, str]] = shipped_yaml("whatelse.sources.fhir", "words.
 _LOCAL = re.compile(r"(?:^|/)([A-Z][A-Za-z]{2,40})/([A-Za-z0-9\-.]{1,64})(?:/_history/[A-Za-z0-9\-.]{1,64})?$")
 
 
-class Broken(InputError):
-    """A resource that does not fit its model. `kind`: the name under which such resources are counted."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
+class Broken(BadValue):
+    """A resource that does not fit its model."""
 
 
 class Resources:
