@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import yaml
 
@@ -33,26 +33,54 @@ _SALT = re.compile(
 _MINERALS = frozenset(["sodium", "potassium", "calcium", "magnesium", "zinc", "ferrous", "lithium", "aluminum"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Codings:
     """The tables, as `load_codings` makes them."""
 
-    vitals: Mapping[str, str]  # LOINC -> vital sign
-    complaint: frozenset[str]  # LOINC
-    notes: Mapping[str, tuple[frozenset[str], tuple[str, ...]]]  # kind -> LOINC codes, words
-    flags: Mapping[str, Code]  # flag -> its code
-    prefixes: Mapping[str, tuple[tuple[str, str], ...]]  # icd9, icd10 -> (prefix, flag), longest first
-    whole: Mapping[str, str]  # SNOMED CT -> flag
-    drafts: Mapping[str, tuple[Code, ...]]  # condition -> the codes to write it with
-    diagnoses: Mapping[str, Code]  # SNOMED CT -> ICD-10
+    vitals: dict[str, str] = field(default_factory=dict)  # LOINC -> vital sign
+    complaint: set[str] = field(default_factory=set)  # LOINC
+    notes: dict[str, tuple[set[str], list[str]]] = field(  # kind -> LOINC codes, words
+        default_factory=lambda: {kind: (set(), []) for kind in ("never", "triage", "provider")}
+    )
+    flags: dict[str, Code] = field(default_factory=dict)  # flag -> its code
+    prefixes: dict[str, list[tuple[str, str]]] = field(  # -> (prefix, flag), longest first
+        default_factory=lambda: {"icd9": [], "icd10": []}
+    )
+    whole: dict[str, str] = field(default_factory=dict)  # SNOMED CT -> flag
+    drafts: dict[str, tuple[Code, ...]] = field(default_factory=dict)  # condition -> the codes to write it with
+    diagnoses: dict[str, Code] = field(default_factory=dict)  # SNOMED CT -> ICD-10
+
+    def add(self, part: Any) -> None:
+        """Add the content of a codings file. ValueError, TypeError and the like where it has another form."""
+        if unknown := set(part) - set(SECTIONS):
+            raise ValueError(unknown)
+        for sign, codes in part.get("vitals", {}).items():
+            self.vitals |= dict.fromkeys(map(_code, codes), sign)
+        self.complaint |= set(map(_code, part.get("complaint", ())))
+        for kind, found in part.get("notes", {}).items():
+            self.notes[kind][0].update(map(_code, found.get("loinc", ())))
+            self.notes[kind][1].extend(word.lower() for word in found.get("words", ()))
+        for entry in part.get("chronic", ()):
+            flag = entry["flag"]
+            self.flags.setdefault(flag, Code("chronic", flag, entry.get("name", flag)))
+            for system, known in self.prefixes.items():
+                known += [(_code(prefix).replace(".", ""), flag) for prefix in entry.get(system, ())]
+                known.sort(key=lambda pair: -len(pair[0]))
+            self.whole |= dict.fromkeys(map(_code, entry.get("snomed", ())), flag)
+        for condition, entry in part.get("conditions", {}).items():
+            snomed, icd = [_code(code) for code in entry.get("snomed", ())], entry.get("icd10")
+            icd10 = [Code("icd10", _code(icd))] if icd else []
+            self.drafts[condition] = (*[Code("snomed", code) for code in snomed[:1]], *icd10)
+            for code in icd10:
+                self.diagnoses |= dict.fromkeys(snomed, code)
 
     def note(self, codes: Iterable[str], name: str) -> NoteKind | None:
         """Which note a document is: by the LOINC codes of its type, else by words in its name; None for others."""
         codes, name = set(codes), name.lower()
-        kinds: dict[str, NoteKind | None] = {"never": None, "triage": "triage", "provider": "provider"}
-        by_code = (kind for kind in kinds if codes & self.notes[kind][0])
-        by_word = (kind for kind in kinds if any(word in name for word in self.notes[kind][1]))
-        return kinds[next(chain(by_code, by_word), "never")]
+        by_code = (kind for kind, (known, _) in self.notes.items() if codes & known)
+        by_word = (kind for kind, (_, words) in self.notes.items() if any(word in name for word in words))
+        kind = next(chain(by_code, by_word), "never")
+        return None if kind == "never" else cast(NoteKind, kind)
 
     def problem(self, codes: Sequence[Code], name: str | None) -> Code | None:
         """One entry of the problem list as one code: a chronic flag if it is known as such, else the problem by name.
@@ -87,59 +115,23 @@ def load_codings(path: str | Path | None = None) -> Codings:
     """The shipped codings, extended by the codings of a hospital's own file."""
     if path is None:
         return _shipped()
+    codings = Codings()
     try:
-        return _merge([shipped_yaml(*SHIPPED), read_yaml(Path(path))])
+        codings.add(shipped_yaml(*SHIPPED))
+        codings.add(read_yaml(Path(path)))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise InputError(f"the codings file: {yaml_problem(problem)}", file=path) from None
     except (KeyError, TypeError, ValueError, AttributeError):
         form = f"sections {', '.join(SECTIONS)}, and codes as text in quotes"
         raise InputError(f"the codings file is not of the form of the shipped one: {form}", file=path) from None
+    return codings
 
 
 @cache
 def _shipped() -> Codings:
-    return _merge([shipped_yaml(*SHIPPED)])
-
-
-def _merge(parts: Sequence[Any]) -> Codings:
-    vitals, whole = dict[str, str](), dict[str, str]()
-    complaint: set[str] = set()
-    notes: dict[str, tuple[set[str], list[str]]] = {kind: (set(), []) for kind in ("triage", "provider", "never")}
-    flags, diagnoses = dict[str, Code](), dict[str, Code]()
-    prefixes: dict[str, list[tuple[str, str]]] = {"icd9": [], "icd10": []}
-    drafts: dict[str, tuple[Code, ...]] = {}
-    for part in parts:
-        if unknown := set(part) - set(SECTIONS):
-            raise ValueError(unknown)
-        for sign, codes in part.get("vitals", {}).items():
-            vitals |= dict.fromkeys(map(_code, codes), sign)
-        complaint |= set(map(_code, part.get("complaint", ())))
-        for kind, found in part.get("notes", {}).items():
-            notes[kind][0].update(map(_code, found.get("loinc", ())))
-            notes[kind][1].extend(word.lower() for word in found.get("words", ()))
-        for entry in part.get("chronic", ()):
-            flag = entry["flag"]
-            flags.setdefault(flag, Code("chronic", flag, entry.get("name", flag)))
-            for system in ("icd9", "icd10"):
-                prefixes[system] += [(_code(prefix).replace(".", ""), flag) for prefix in entry.get(system, ())]
-            whole |= dict.fromkeys(map(_code, entry.get("snomed", ())), flag)
-        for condition, entry in part.get("conditions", {}).items():
-            snomed, icd = [_code(code) for code in entry.get("snomed", ())], entry.get("icd10")
-            found = [Code("snomed", snomed[0])] if snomed else []
-            found += [Code("icd10", _code(icd))] if icd else []
-            drafts[condition] = tuple(found)
-            if icd:
-                diagnoses |= dict.fromkeys(snomed, Code("icd10", _code(icd)))
-    return Codings(
-        vitals,
-        frozenset(complaint),
-        {kind: (frozenset(codes), tuple(words)) for kind, (codes, words) in notes.items()},
-        flags,
-        {system: tuple(sorted(found, key=lambda p: -len(p[0]))) for system, found in prefixes.items()},
-        whole,
-        drafts,
-        diagnoses,
-    )
+    codings = Codings()
+    codings.add(shipped_yaml(*SHIPPED))
+    return codings
 
 
 def _code(value: Any) -> str:

@@ -168,32 +168,27 @@ def _malformed(error: csv.Error, report: Report, path: Path, row: int, line: int
 def _read_jsonl(path: Path, report: Report, columns: ColumnMap, text: Text) -> Iterator[tuple[int, Visit]]:
     names = columns.names()
     place = {name: i for i, name in enumerate(names)}
-    make = Converter(columns, locate(columns, names, path), report, stem(path))
+    convert = Converter(columns, locate(columns, names, path), report, stem(path))
     keys: dict[str, int | None] = {}  # keys as they are written -> position in `names`
-    any_row = False
+
+    def make(line: str, row: int) -> Visit:
+        record = _json_object(line, text.clean)
+        if not keys:
+            need_columns(columns.fields["id"][0].columns, list(record), path, saved=columns.saved)
+        cells: list[Any] = [None] * len(names)
+        for key, value in record.items():
+            if key not in keys:
+                keys[key] = place.get(normal(key))
+            if (at := keys[key]) is not None:
+                cells[at] = value
+        return convert(cells, row)
+
     with damage(path), open_text(path, text, newline="\n") as stream:
-        for row, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = _json_object(line, text.clean)
-                cells: list[Any] = [None] * len(names)
-                for key, value in record.items():
-                    if key not in keys:
-                        keys[key] = place.get(normal(key))
-                    if (at := keys[key]) is not None:
-                        cells[at] = value
-                if not any_row:
-                    need_columns(columns.fields["id"][0].columns, list(record), path, saved=columns.saved)
-                any_row = True
-                visit = make(cells, row)
-            except BadValue as bad:
-                any_row = True
-                report.leave_out_row(bad, path, row)
-                continue
-            yield row, visit
-    if not any_row:
-        raise InputError("has no rows", file=path)
+        rows = ((row, line) for row, line in enumerate(stream, start=1) if line.strip())
+        first = next(rows, None)
+        if first is None:
+            raise InputError("has no rows", file=path)
+        yield from report.usable(itertools.chain([first], rows), make, path)
     if absent := [name for name in columns.asked() if not any(normal(key) == normal(name) for key in keys)]:
         report.note(f"{path.name}: no record has the key {', '.join(absent)} that the column map names")
 

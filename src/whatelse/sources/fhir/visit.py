@@ -49,14 +49,10 @@ SEXES: dict[str, Sex] = {"female": "F", "male": "M"}
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A visit, and in words the parts of its record that could not be read.
-
-    stood_in   orders were taken for drugs given
-    """
+    """A visit, and in words the parts of its record that could not be read."""
 
     visit: Visit
     unseen: tuple[str, ...]
-    stood_in: bool = False
 
 
 def is_emergency(encounter: Encounter) -> bool:
@@ -100,7 +96,7 @@ def visit_of(encounter: Encounter, resources: Resources, codings: Codings) -> Se
         coded=None if vitals is None and problems is None else tuple(dict.fromkeys(found)),
         time=here.start.replace(tzinfo=None) if here.start else None,  # the hospital's clock, as other sources have it
     )
-    return Seen(visit, _unseen(visit, patient, notes, resources, vitals, problems, stood_in), stood_in)
+    return Seen(visit, _unseen(visit, patient, notes, resources, vitals, problems, stood_in))
 
 
 def documents(encounter: Encounter, resources: Resources, codings: Codings) -> list[tuple[NoteKind, DocumentReference]]:
