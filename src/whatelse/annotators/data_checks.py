@@ -43,7 +43,7 @@ class Doubt:
 
 
 def doubts(cohort: Cohort, rates: NoiseRates | None = None) -> list[Doubt]:
-    """What can be seen before learning; `rates` as they were told, None where they come from the cohort. O(N m^2)."""
+    """All doubts about a cohort before learning. rates: given noise rates; None: counted in the cohort. O(N m^2)."""
     tally = cohort.tally()
     return [*_of_labels(cohort, tally), *_of_conditions(cohort, tally, rates), *_same_anchor(cohort)]
 
@@ -141,7 +141,7 @@ def sketch(cohort: Cohort) -> list[str]:
 
 
 def seen_before(kept: Any, cohort: Cohort) -> str | None:
-    """What to say of test visits that were learned from; kept: the sketch of the visits learned from."""
+    """A warning if test visits were learned from, else None. kept: the sketch of the visits learned from."""
     if not isinstance(kept, list) or not kept:
         return None
     share = len(set(kept) & {hashed(visit) for visit in cohort.ids}) / len(kept)

@@ -52,10 +52,10 @@ UNKNOWN = 0.1  # probability of a tag, where the history does not say which was 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What one person said of one tag of a visit: the last word of theirs, and where the tag stood then.
+    """One person's last decision on one tag of a visit.
 
-    position     in the list as the person went down it, from 1; None where what was shown is not known
-    probability  that was shown; None likewise
+    position     of the tag in the list when the person decided, from 1; None where the list is not known
+    probability  that was shown; None where the list is not known
     """
 
     visit: str
@@ -69,14 +69,13 @@ class Opinion:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Decisions of many people, and what was made of them.
+    """Decisions of many people, with estimated error rates and weights.
 
-    opinions          all of them
     looked            (K,) chance that the tag at position 1 … K of an opened visit is decided on; never rising
-    false_confirm     a: how often a tag that is not true is confirmed by who decides on it
-    false_reject      b: how often a true one is rejected
-    chance            for each (visit, condition) that is decided, the chance that it is true
-    weight            for each, 1 / its chance of being looked at, one for the top of the list
+    false_confirm     a: P(confirmed | the tag is not true)
+    false_reject      b: P(rejected | the tag is true)
+    chance            (visit, condition) -> probability that the decided tag is true
+    weight            (visit, condition) -> 1 / chance of being decided on, relative to the top of the list
     """
 
     opinions: tuple[Opinion, ...]
@@ -120,7 +119,7 @@ class Decisions:
 
 
 def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decisions:
-    """Weigh decisions and judge them together; `error` is how often people err, both ways, if that is known."""
+    """Estimate the weights of decisions, error rates and probabilities; error: the rate of both errors, if known."""
     said = tuple(opinions)
     if not said:
         raise InputError("there are no decisions about tags yet")

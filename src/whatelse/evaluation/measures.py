@@ -99,10 +99,11 @@ def top_terms(learned: Learned, cohort: Cohort, most: int = TERMS) -> list[dict[
 
 
 def measure(tagger: Tagger, cohort: Cohort, *, draws: int = 3, seed: int = 0, threshold: float = 0.5) -> dict[str, Any]:
-    """All that can be said about a learned model on a cohort: held-out tag, how far answers come true and
-    the scores of each condition at a threshold need labels, held-out anchor does not.
+    """All measurements of a learned model on a cohort.
 
-    Costs a posterior for each hidden anchor and some for each of 5,000 visits."""
+    Held-out tag, calibration and the scores of each condition at a threshold need labels; held-out anchor does not.
+    Cost: a posterior for each hidden anchor and some for each of 5,000 visits.
+    """
     tagger.vocabulary_.check_same(cohort.vocabulary)
     out: dict[str, Any] = {"visits": len(cohort), "conditions": list(tagger.conditions_), "heldout_tag": None}
     if cohort.Y is not None and (cohort.Y.sum(1) >= 2).any():

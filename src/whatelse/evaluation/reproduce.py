@@ -1,7 +1,7 @@
 """The paper's experiment on any two cohorts: every row of its results table, its figure and its word list.
 
-`reproduce` learns each model from the same visits, told the same noise rates, and asks all of them for the same hidden
-tags. Its answer is a dictionary of JSON values, which is `results.json` and all that the report is made from.
+`reproduce` learns each model from the same visits with the same noise rates, and asks all of them for the same hidden
+tags. It returns JSON values: the content of `results.json`, from which the report is made.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Plan:
 
 
 def reproduce(train: Cohort, test: Cohort, plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
-    """Learn, ask, compare. Cost: that of the learners; NVIL takes all but a few seconds of it."""
+    """Learn all models, measure and compare them. Cost: that of the learners, nearly all of it for NVIL."""
     told = progress or (lambda what, done, total: None)
     learn_from, select_by, tested = _visits(train, test, plan)
     A = np.concatenate([learn_from.A, select_by.A])

@@ -1,6 +1,6 @@
 """The learners by name: from a cohort and its noise rates to a joint model.
 
-Only `oracle` looks at labels, and `joint`, the default, where it is told to.
+Only `oracle` uses labels, and `joint`, the default, with `labels=True`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a learner brings home: the joint model, and how the learner got there."""
+    """Result of a learner: the joint model, its objective at each step, whether it converged, notes for the file."""
 
     model: JointModel
     history: tuple[float, ...] = ()
@@ -108,7 +108,7 @@ def _labels(cohort: Cohort, weights: Any, belief: Any) -> Labels | None:
 
 
 def _kept(cohort: Cohort, prior: Prior, fit: Fit) -> dict[str, Any]:
-    """What became of the knowledge: its scale, its spread, and the findings that the records judge otherwise."""
+    """How learning changed the knowledge: scale, spread, and the findings whose weights moved most."""
     p = fit.parameters
     written = fit.weight - p.D
     moved = np.where(prior.known, np.abs(p.D), 0.0)
@@ -137,12 +137,12 @@ def learn_moments(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progre
 
 
 def learn_naive(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
-    """Anchors taken for the truth."""
+    """Maximum likelihood with anchors used as labels."""
     return Learned(JointModel.plain(naive_labels(cohort.X, cohort.anchor_columns, rates)))
 
 
 def learn_oracle(cohort: Cohort, rates: NoiseRates, seed: int, progress: Progress) -> Learned:
-    """The truth itself: what learning without labels is measured against."""
+    """Maximum likelihood from complete labels: the upper bound for learning without labels."""
     if not cohort.fully_labelled:
         raise CohortError("the oracle learns from labels, and some visits of this cohort have none")
     return Learned(JointModel.plain(oracle(cohort.X, cohort.Y, cohort.anchor_columns, rates)))

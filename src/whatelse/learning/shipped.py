@@ -55,7 +55,7 @@ MATRICES = ("fail", "linear", "silence", "company")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What people are told of a condition besides its probability."""
+    """What the page shows of a condition besides its probability."""
 
     title: str
     kind: str

@@ -1,4 +1,4 @@
-"""Drift: has the department left the model behind? Rates by week against those learned from.
+"""Drift: compares the rates of findings by week with their rates in the visits that the model learned from.
 
 Finding j was in c_j of N visits learned from, and is in c of n visits of a week. If nothing has changed, given the sum
 c + c_j, c is Binomial(c + c_j, n / (n + N)) for a rare finding, which is exact enough; for common ones (30 expected
@@ -66,7 +66,7 @@ class Week:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A share or a rate that left its band in a week."""
+    """A share or a rate that was outside its band in a week."""
 
     week: date | None
     kind: str  # anchor, finding, words or decisions
@@ -98,7 +98,7 @@ def by_week(visits: Iterable[Visit], vocabulary: Vocabulary) -> list[Week]:
 
 
 def alarms(vocabulary: Vocabulary, weeks: list[Week], opinions: Iterable[Opinion] = ()) -> list[Alarm]:
-    """All that left its band, week by week. Weeks with fewer than `FEW` visits are not judged."""
+    """Everything outside its band, week by week. Weeks with fewer than `FEW` visits are not judged."""
     decided, wider = _decided(opinions), unrest(weeks)
     out: list[Alarm] = []
     before: list[float] = []
@@ -136,7 +136,10 @@ def unrest(weeks: list[Week]) -> Floats:
 
 
 def band(learned: Floats, N: int, n: int, chance: float, wider: Floats | float = 1.0) -> tuple[Floats, Floats]:
-    """(k,) lowest and highest number of n visits that findings of `learned` (k,) of N visits have, but for `chance`."""
+    """(k,) lowest and highest usual number of n visits with each finding, which `learned` (k,) of N visits had.
+
+    chance: of being outside the band though nothing has changed
+    """
     c = np.asarray(learned, float)
     p, tail = (c + 0.5) / (N + 1.0), chance / 2
     z = float(norm.ppf(1 - tail))

@@ -1,4 +1,4 @@
-"""The records that a cohort was built from, read again and the cohort itself, built anew, with other anchors."""
+"""Reads the records of a cohort again, and builds the cohort again with other anchors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def places_of(cohort: Cohort, files: list[Path] | None = None) -> list[Path]:
 
 
 def records_of(cohort: Cohort, files: list[Path] | None = None) -> VisitReader:
-    """The records that a cohort was built from, read again as they were then; what cannot be used is passed over."""
+    """Read the records of a cohort again with the same settings. Rows that cannot be used are left out."""
     about = cohort.about
     reading = about.get("reading")
     options: dict[str, Any] = {}

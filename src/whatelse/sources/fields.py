@@ -47,16 +47,14 @@ def parse_id(cell: Any) -> str:
 
 def parse_age(cell: Any) -> float | None:
     """Years. A decimal comma and a unit are accepted: "54y", "18 mo", "3 weeks", "5 Tage"."""
-    if cell is None or cell == "":
-        return None
     if isinstance(cell, str):
         cell = _age_of_text(cell.strip())
+    if cell is None:
+        return None
     try:
-        age = float(cell) if cell is not None else None
+        age = float(cell)
     except (TypeError, ValueError, OverflowError):
         raise BadValue(NO_AGE) from None
-    if age is None:
-        return None
     if isinstance(cell, bool) or age != age:
         raise BadValue(NO_AGE)
     if age < 0:

@@ -1,6 +1,6 @@
 """What the words of a candidate say about a condition: forms of its anchors, and what the knowledge base knows.
 
-Each says so much in log odds, as a person would who has never seen the records; `suggest.py` adds what the records say.
+Each gives log odds that do not depend on the records; `suggest.py` adds the evidence of the records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WEIGHTS = {
 
 @dataclass(frozen=True)
 class Reason:
-    """One source that speaks for or against a candidate: which, how much in log odds, and a sentence for a person."""
+    """One source's evidence for or against a candidate: log odds, and a sentence for a person."""
 
     source: str
     log_odds: float

@@ -87,7 +87,7 @@ def hold_out(visits: int, seed: int, most: int = HELD_OUT) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class HeldoutAnchors:
-    """What models are chosen by: visits X (V, n), in which the same anchors are hidden from every model."""
+    """The score by which models are chosen, on visits X (V, n). The same anchors are hidden from every model."""
 
     X: sp.csr_matrix
     anchor_columns: NDArray[np.int64]

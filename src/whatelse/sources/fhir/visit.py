@@ -71,7 +71,7 @@ def current(resources: Resources, patient: str) -> Encounter | None:
 
 
 def visit_of(encounter: Encounter, resources: Resources, codings: Codings) -> Seen:
-    """The visit that an encounter is. O(resources)."""
+    """Make the visit of an encounter. O(resources)."""
     here = _Here(encounter)
     patient = resources.find(Patient, encounter.subject)
     notes = _notes(here, resources, codings)
@@ -162,8 +162,11 @@ def _complaint(here: _Here, resources: Resources, codings: Codings) -> str | Non
 
 
 def _is_complaint(concept: Concept) -> bool:
-    """EHRs put admitting diagnoses, incidents and administrative problems beside the complaint: a reason that is marked
-    as such is none, nor is one coded as a disease; ICD's own chapter of symptoms is."""
+    """Whether a reason for visit is a complaint.
+
+    EHRs also list admitting diagnoses, incidents and administrative problems there. A reason that is marked as one of
+    these, or coded as a disease, is no complaint. A code of ICD's chapter of symptoms is one.
+    """
     for mark in concept.extension:
         value = mark.valueCodeableConcept
         words = [mark.valueCode, mark.valueString, mark.valueCoding and mark.valueCoding.display, value and value.name]
@@ -319,7 +322,7 @@ def _unseen(
     problems: list[Code] | None,
     stood_in: bool,
 ) -> tuple[str, ...]:
-    """What of the record was not seen, or only in part, in the words that a card says it with."""
+    """The parts of the record that were not seen, or only in part, in the words of a card."""
     missing = {
         "age and sex": patient is None,
         "triage note": notes["triage"] is None,
