@@ -332,8 +332,6 @@ def test_each_departure_changes_the_visits() -> None:
 def test_what_cannot_be_asked() -> None:
     with pytest.raises(ValueError, match="verbosity is 3"):
         Departures(verbosity=3.0)
-    with pytest.raises(ValueError, match=r"Departures\.none"):
-        truth_model(Departures())
     with pytest.raises(ValueError, match="negative"):
         next(simulate(-1, 1))
     with pytest.raises(ValueError, match="min_conditions"):

@@ -74,7 +74,7 @@ def build_on_spark(
         as_before = like.source if like is not None else None
         visits = read_visits(df, columns, like=as_before, on_error=on_error, files=paths)
         left = Report()
-        about = {"source": "table", "files": paths, "reading": dict(visits.description), "labels": None}
+        about = {"source": "table", "files": paths, "reading": dict(visits.how.given), "labels": None}
         cohort = build_cohort(visits, anchors, out=out, like=like, about=about, left=left, told=progress, **choice)
         for note in left.notes:
             print_note(note)

@@ -162,15 +162,12 @@ def _billing(department: Department, causes: list[int], draws: list[float], age:
     return tuple([Code("icd10", code) for code in fitting if code is not None])
 
 
-def truth_model(departures: Departures | None = None) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
+def truth_model() -> tuple[tuple[str, ...], Floats, Floats, Floats]:
     """(finding names, prior (m,), fail (m, n), leak (n,)) of the visits that `simulate(…, Departures.none())` gives.
 
     The names are those a vocabulary built from the visits has, the 23 `anchor:` findings last; conditions are in the
-    order of `conditions.yaml`, which is the paper's. ValueError for departures other than none: no noisy-or model
-    describes those visits.
+    order of `conditions.yaml`, which is the paper's.
     """
-    if departures is not None and departures != Departures.none():
-        raise ValueError("only visits with every departure off have a true noisy-or model; use Departures.none()")
     department = load()
     m, miss = len(department.conditions), department.false_alarm
     names = (*department.names, *(f"anchor:{name}" for name in department.conditions))

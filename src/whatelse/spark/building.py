@@ -207,7 +207,7 @@ class _Work:
             self.finder.rules,
             joined,
             bands=bands,
-            source=dict(self.visits.description),
+            source=dict(self.visits.how.given),
             lexicon=self.finder.lexicon,
         )
 

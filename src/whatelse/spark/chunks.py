@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
 )
 ARRAYS = ["ids", "other", "named", "true", "known", "words", "facts", "left", "kinds", "which"]
 ARRAYS += ["word", "word_end", "fact", "fact_end", "numbers"]  # what `thaw` needs
+_CODES = {"word": "i", "word_end": "q", "fact": "i", "fact_end": "q"}  # arrays of a Collector and their type codes
 
 
 def collect(
@@ -120,10 +121,7 @@ def freeze(collector: Collector) -> dict[str, Any]:
         "left": sorted(collector.left),
         "kinds": [sorted(kind) for kind in collector.fields.kinds],
         "which": collector.fields.which.tobytes(),
-        "word": collector._word.tobytes(),
-        "word_end": collector._word_end.tobytes(),
-        "fact": collector._fact.tobytes(),
-        "fact_end": collector._fact_end.tobytes(),
+        **{name: getattr(collector, f"_{name}").tobytes() for name in _CODES},
         "numbers": [
             {"name": name, "rows": rows.tobytes(), "values": values.tobytes()}
             for name, (rows, values) in sorted(collector._numbers.items())
@@ -145,9 +143,8 @@ def thaw(finder: Finder, part: dict[str, Any]) -> Collector:
     collector.left.update(part["left"])
     collector.fields.kinds = {frozenset(kind): k for k, kind in enumerate(part["kinds"])}
     collector.fields.which = array("i", part["which"])
-    for own, code, name in (("_word", "i", "word"), ("_fact", "i", "fact")):
-        setattr(collector, own, array(code, part[name]))
-        setattr(collector, f"{own}_end", array("q", part[f"{name}_end"]))
+    for name, code in _CODES.items():
+        setattr(collector, f"_{name}", array(code, part[name]))
     for number in part["numbers"]:
         collector._numbers[number["name"]] = array("q", number["rows"]), array("d", number["values"])
     return collector

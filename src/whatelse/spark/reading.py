@@ -45,11 +45,6 @@ class SparkVisits:
     located: bool
     files: tuple[str, ...] = ()
 
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """How the visits are read, as JSON values."""
-        return self.how.given
-
 
 def read_visits(
     df: DataFrame,

@@ -92,12 +92,11 @@ class HeldoutAnchors:
     X: sp.csr_matrix
     anchor_columns: NDArray[np.int64]
     seed: int = 0
-    draws: int = 3
 
     def __call__(self, model: NoisyOr) -> float:
         """The mean reciprocal rank of the hidden anchors."""
         A = self.X[:, self.anchor_columns].toarray().astype(bool)
-        draws = heldout_anchor_draws(A, seed=self.seed, draws=self.draws, visits=None)
+        draws = heldout_anchor_draws(A, seed=self.seed, draws=3, visits=None)
         return heldout_anchor_scores(model, self.X, self.anchor_columns, draws, resamples=1).mrr.value
 
 
