@@ -46,7 +46,7 @@ def overlaps(cohort: Cohort, rows: Indices, i: int) -> tuple[Overlap, ...]:
 
 @dataclass(frozen=True)
 class Dependence:
-    """A finding that goes with the anchor though the condition is given."""
+    """A finding that is associated with the anchor given the condition."""
 
     finding: str
     both: int
@@ -57,10 +57,10 @@ class Dependence:
 
 @dataclass(frozen=True)
 class AnchorCheck:
-    """What is known about one anchor.
+    """Result of the checks of one anchor.
 
     Precision and recall are (value, lower, upper); None where there are no labels, or nothing to count: an anchor
-    that never fires has no precision, a condition that nobody has no recall.
+    that never fires has no precision, a condition without a case has no recall.
     """
 
     condition: str

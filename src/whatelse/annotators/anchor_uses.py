@@ -101,7 +101,7 @@ def mentions(
 
 
 def as_anchor(phrase: str, key: str = "notes", system: str | None = None, source: str = "the phrase") -> Anchor:
-    """The anchor that a phrase would be, as a conditions file under `key` would have it."""
+    """Make an anchor of a phrase, as if it stood under `key` in a conditions file."""
     within: Any = {system: [phrase]} if key == "coded" else [phrase]
     entry = {"conditions": [{"name": "tried", "anchors": {key: within}}]}
     (anchor,) = AnchorSet.from_json(entry, source).conditions[0].anchors

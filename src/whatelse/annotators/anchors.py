@@ -108,7 +108,7 @@ class AnchorSet:
         return AnchorSet(tuple(c for c in self.conditions if c.anchors))
 
     def labels(self, visit: Visit) -> tuple[bool | None, ...]:
-        """(m,) whether the visit has each condition; None where nobody knows.
+        """(m,) whether the visit has each condition; None where it is not known.
 
         `truth` counts where the visit has it; else its billing codes do, by prefix within their own code system.
         Billing says nothing about a condition for which no codes are defined.
@@ -158,7 +158,7 @@ class AnchorSet:
             raise ConditionError(f"{source}: {problem}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads back to an equal object."""
+        """The content of a conditions file. `from_json` reads it back to an equal object."""
         return {"conditions": [_plain(c) for c in self.conditions]}
 
 

@@ -43,7 +43,7 @@ _ByAnnotator = dict[str, tuple[float, float]]  # annotator -> sensitivity, false
 
 
 class _Prior(NamedTuple):
-    """What the prior of one annotator and condition counts as: yes votes and visits of cases, and of others."""
+    """Prior of one annotator and condition, as further visits: yes votes and visits, each of cases and of others."""
 
     yes: tuple[float, float]
     visits: tuple[float, float]
@@ -162,7 +162,7 @@ def _maximise(name: str, unknown: Sequence[_Column], prior: _Prior, cases: Float
 
 
 def _worth(sensitivity: float, false_positive: float) -> tuple[float, float]:
-    """The same rates; equal ones if a yes is evidence against the condition, or yes and no are next to none."""
+    """The same rates; equal ones if a yes speaks against the condition, or no vote changes the odds by WORTH."""
     yes, no = np.log(sensitivity / false_positive), np.log((1 - sensitivity) / (1 - false_positive))
     if yes <= 0 or max(yes, -no) < WORTH:
         return ((sensitivity + false_positive) / 2,) * 2

@@ -140,7 +140,7 @@ def combine(opinions: Iterable[Opinion], *, error: float | None = None) -> Decis
 
 
 def judge(yes: Floats, no: Floats, shown: Floats, error: float | None) -> tuple[float, float, Floats]:
-    """EM over K tags that `yes` people confirmed and `no` rejected, shown (K,) with a probability: a, b, chances."""
+    """EM: a, b and (K,) probabilities of K tags, that `yes` people confirmed and `no` rejected."""
     a = b = ERROR if error is None else error
     p = np.clip(shown, *SHOWN)
     field = np.log(p / (1 - p))
@@ -217,8 +217,10 @@ def _opinion(line: Any) -> Opinion:
 
 
 def read_opinions(path: Path) -> Iterable[Opinion]:
-    """From a file that `whatelse store decisions` wrote, CSV or Parquet; one that has several rows of a tag, by
-    several people, keeps them all. Without the column `before` a rank is taken for the position."""
+    """Decisions of a file that `whatelse store decisions` wrote, CSV or Parquet.
+
+    A tag may have several rows, of several people. Without the column `before` the rank is the position.
+    """
     for number, row in enumerate(table_rows(path), start=1):
         try:
             rank, before, probability = row.get("rank"), row.get("before"), row.get("probability")

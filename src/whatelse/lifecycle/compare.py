@@ -278,10 +278,15 @@ def _heldout(both: _Both, draw: Draw, seed: int) -> list[Row]:
         candidates = both.known[draws.rows] & ~confirmed
         for model, side in enumerate(both.sides):
             scores[model].append(ranking(side.rows(draws.rows).heldout(confirmed), candidates, hidden))
-    by_visit = [np.mean(s, 0) for s in scores]
-    one = np.ones(len(draws.rows))
+    return _rank_rows("held-out tag", [np.mean(s, 0) for s in scores], draw)
+
+
+def _rank_rows(what: str, scores: Sequence[Floats], draw: Draw) -> list[Row]:
+    """Accuracy and reciprocal rank of both models; scores: of `ranking`, (V, 3) for each model."""
+    old, new = scores
+    one = np.ones(len(old))
     return [
-        paired_row(f"held-out tag: {name}", by_visit[0][:, k], by_visit[1][:, k], one, draw, good=True, level=level)
+        paired_row(f"{what}: {name}", old[:, k], new[:, k], one, draw, good=True, level=level)
         for name, k, level in (("accuracy", 0, OTHERS_LEVEL), ("reciprocal rank", 2, LEVEL))
     ]
 
@@ -352,8 +357,4 @@ def heldout_anchor_rows(old: ModelView, new: ModelView, *, visits: int = ANCHOR_
         columns = view.tagger.vocabulary_.anchor_columns
         chance = hidden_anchor(view.tagger.model_, view.X[draws.rows], columns, view.of[hidden])[0][:, view.of]
         scores.append(ranking(chance, candidates, hidden))
-    draw, one = resampling(), np.ones(len(hidden))
-    return [
-        paired_row(name, scores[0][:, k], scores[1][:, k], one, draw, good=True, level=level)
-        for name, k, level in (("held-out anchor: accuracy", 0, OTHERS_LEVEL), (ANCHOR_RANK, 2, LEVEL))
-    ]
+    return _rank_rows("held-out anchor", scores, resampling())

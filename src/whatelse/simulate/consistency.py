@@ -81,7 +81,7 @@ def _limit(table: tuple[tuple[int, float], ...], age: Floats) -> Floats:
 
 
 def _drugs(department: Department, presentation: Presentation, findings: Bools, column: dict[str, int]) -> None:
-    """A finding that tells of a drug needs the drug."""
+    """Remove findings that tell of a drug which was not given."""
     given = np.zeros((findings.shape[0], len(department.rates.drugs) + 1), dtype=bool)
     np.put_along_axis(given, presentation.drugs, True, axis=1)  # -1, no more, is the last column
     place = {name: k for k, name in enumerate(department.rates.drugs)}

@@ -17,7 +17,7 @@ _LATER = ("age", "s", "sex", "sx", "side", "part", "parent", "since", "for", "wh
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the writer is told of a visit: findings by section, reasons said, conditions named, mentioned, measures."""
+    """Input of the writer: findings by section, reasons said, conditions named and mentioned, measures."""
 
     on: list[list[int]]
     reasons: list[int]
@@ -41,7 +41,7 @@ class Case:
 
 
 class NoteWriter:
-    """An author at work: `u` gives the next random number. People mostly repeat their own ways of saying things."""
+    """One author. `u` gives the next random number. Authors mostly repeat their own wording."""
 
     __slots__ = ("author", "case", "lists", "phrases", "side", "slots", "u")
 

@@ -45,7 +45,7 @@ class Written:
 
 
 class Writer:
-    """A department's phrases made ready."""
+    """Writes notes with the phrases of a department."""
 
     def __init__(self, department: Department) -> None:
         style: dict[str, Any] = dict(department.style)

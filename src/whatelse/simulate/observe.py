@@ -83,7 +83,7 @@ class Seen:
 def cause_rates(
     department: Department, departures: Departures, patients: Patients, chances: Chances, cause: int
 ) -> Any:
-    """Rows with the cause, and (rows, n) the rates it adds there: faint where it is not why the patient came."""
+    """Rows with the cause, and (rows, n) the rates it adds there: lower where it is not the reason for the visit."""
     m, rows = len(department.conditions), np.flatnonzero(patients.on[:, cause])
     scale = (SIGNAL if departures.prose else WORD_SIGNAL) if cause < m else 1.0
     added = (department.rate[cause] * scale).astype(np.float32)

@@ -93,7 +93,7 @@ def new_condition(conditions_file: str | Path, name: str, phrase: str, title: st
 
 
 def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
-    """Remember that a phrase was refused for a condition. Refusing it a second time changes nothing."""
+    """Add a phrase to the refused phrases of a condition, unless it is there."""
     path, phrase = Path(refused_file), _tidy(phrase)
     if not phrase:
         raise ConditionError(f"{path}: there is no phrase to refuse")
@@ -102,7 +102,7 @@ def refuse_phrase(refused_file: str | Path, condition: str, phrase: str) -> None
 
 
 def allow_phrase(refused_file: str | Path, condition: str, phrase: str) -> None:
-    """Forget that a phrase was refused. Nothing changes if it was not."""
+    """Remove a phrase from the refused phrases of a condition, if it is there."""
     path = Path(refused_file)
     phrases = read_refused(path).get(condition, ()) if path.exists() else ()
     if _tidy(phrase) in phrases:
@@ -135,7 +135,7 @@ def read_conditions(conditions_file: str | Path) -> AnchorSet:
 
 
 def _content(path: Path) -> tuple[Any, AnchorSet]:
-    """What a conditions file in the form that ships holds: as values that nobody may change, and as conditions."""
+    """The content of a conditions file in the form that ships: as values, never to be changed, and as conditions."""
     if path.is_dir() or not path.exists():
         found = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{found}; needs a conditions file, as 'whatelse anchors edit --new' starts one", file=path)
@@ -175,7 +175,7 @@ def _same(a: Anchor, b: Anchor) -> bool:
 
 
 def _refuse_known(path: Path, condition: str, new: Anchor, but: str | None = None) -> None:
-    """ConditionError if a condition has the anchor; `but`: an anchor of this condition that is about to go."""
+    """ConditionError if a condition has the anchor; `but`: an anchor of this condition that is replaced."""
     for other in read_conditions(path).conditions:
         for anchor in other.anchors:
             if _same(anchor, new) and not (other.name == condition and anchor.value == but):
@@ -205,7 +205,7 @@ def _find(path: Path, condition: str, phrase: str, key: str, system: str | None)
 
 
 def _edit(path: Path, change: Callable[[str], str], new: str = "") -> None:
-    """Change the text of a file; new: the text that a file begins with that is not there. Errors name the file."""
+    """Change the text of a file; new: the text of a file that does not exist yet. Errors name the file."""
     try:
         text = change(read_text(path) if path.exists() else new)
     except InputError as problem:

@@ -24,7 +24,7 @@ _NO = frozenset(["no", "not", "without", "w/o"])
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """What the forms of a word have in common. Up to two endings are taken off; British ae, oe are read as e."""
+    """The stem that the forms of a word share. Up to two endings are taken off; British ae, oe are read as e."""
     word = word.lower()
     if word in _IRREGULAR:
         return _IRREGULAR[word]
@@ -60,7 +60,7 @@ def stems(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def misspelled(word: str, right: str) -> bool:
-    """Whether `word` looks like `right` with a slip: one in five letters or more, two in nine or more."""
+    """Whether `word` is within one edit of `right`, or two from nine letters on. Words under five letters are not."""
     if word == right or word[:1] != right[:1] or "/" in word or min(len(word), len(right)) < 5:
         return False
     allowed = 2 if min(len(word), len(right)) >= 9 else 1

@@ -52,7 +52,7 @@ class Meanings:
         return cls(found, named, wider, tells)
 
     def concepts_of(self, phrases: Iterable[str]) -> set[str]:
-        """The concepts that phrases name: those called what one of the phrases is, else those that most of them name.
+        """Concepts that phrases name: those whose own name is one of the phrases, else those that most of them name.
 
         "Hives" names urticaria, and is a word of an allergic reaction.
         """
