@@ -49,4 +49,4 @@ class Deadline:
     def _shut_down(self) -> None:
         for connection in self._sockets:
             with suppress(OSError):  # closed already
-                connection.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # the TLS state stays: a read may be using it
