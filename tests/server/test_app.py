@@ -379,6 +379,22 @@ def test_every_setting_is_documented_as_it_is_declared() -> None:
     assert [line for line in table if line.startswith("| `")] == rows, "renew the table:\n" + "\n".join(rows)
 
 
+def test_options_of_visits_on_the_command_line_add_to_those_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, found = tmp_path / "c.yaml", list[Settings]()
+    config.write_text("model: m\nvisits_options: {columns: map.yaml, delimiter: ','}\n")
+    monkeypatch.setattr("whatelse.server.serve", lambda settings, announce: found.append(settings))
+    monkeypatch.setattr("whatelse.server.logs.configure_logging", lambda level, log_format: None)
+    args = ["serve", "--config", str(config), "--option", "delimiter=;"]
+    done = CliRunner().invoke(command_line, args)
+    assert done.exit_code == 0, done.output
+    assert (found[0].visits_options.columns, found[0].visits_options.delimiter) == (Path("map.yaml"), ";")
+    config.write_text("model: m\nvisits_options: 3\n")
+    refused = CliRunner().invoke(command_line, args)
+    assert refused.exit_code == 2 and "visits_options: needs lines of the form" in refused.output
+
+
 def test_settings_of_version_0_2_are_still_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = tmp_path / "serve.yaml"
     config.write_text("model: m\nmax_head: 9000\nsource: table\ndelimiter: ';'\ncookie_samesite: none\n")
