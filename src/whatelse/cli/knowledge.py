@@ -182,7 +182,7 @@ def list_conditions(
 
     Example: whatelse conditions list lung clot
     """
-    base = _base(knowledge)
+    base = whatelse.load_knowledge(*knowledge)
     found = base.find(" ".join(words)) if words else list(base.conditions.values())
     if not found:
         raise ConditionError(f"no condition has {' '.join(words)!r} among its names or codes; try fewer words")
@@ -194,11 +194,6 @@ def list_conditions(
         codes = ", ".join(c.codes.get("icd10", ())[:6])
         rows.append((c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes))
     print_table(("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM"), rows)
-
-
-def _base(knowledge: list[Path]) -> whatelse.Knowledge:
-
-    return whatelse.load_knowledge(*knowledge)
 
 
 def show(
@@ -213,7 +208,7 @@ def show(
 
     Example: whatelse conditions show pulmonary_embolism
     """
-    base = _base(knowledge)
+    base = whatelse.load_knowledge(*knowledge)
     condition = base.conditions.get(name) or base.conditions.get(name.lower().replace(" ", "_").replace("-", "_"))
     if condition is None:
         raise ConditionError(f"there is no condition {name!r}; look with 'whatelse conditions list {name}'")
