@@ -297,6 +297,17 @@ def test_rates_beside_votes_or_weights_are_refused_and_not_ignored() -> None:
         Tagger("naive").fit(train, votes=votes, sample_weight=weight)
 
 
+def test_an_unknown_name_is_answered_with_the_nearest_of_many() -> None:
+    shipped = Tagger.load("emergency")
+    with pytest.raises(
+        QueryError, match="'pnuemonia' is not a condition of this model; the nearest are pneumonia"
+    ) as no:
+        shipped.condition_indices(["pnuemonia"])
+    assert len(str(no.value)) < 200
+    with pytest.raises(QueryError, match="'zzzzzzzz' is not a finding of this model; and no name is like it"):
+        shipped.finding_indices(["zzzzzzzz"])
+
+
 def test_old_names_of_weights_and_votes_warn_once_and_work() -> None:
     train = cohort()
     weight = np.linspace(1, 3, len(train))

@@ -4,7 +4,8 @@ A question asks for a finding that the record does not have. Its information is,
 
     worth_i  sum over yes and no of  P(answer) KL( P(y_i | answer) || P(y_i) )      in bits
 
-A learned model weighs all conditions and all findings that notes affirm and deny. The shipped model knows more:
+An answer must move its condition by MOVES, unless questions about one condition are wanted. A learned model weighs all
+conditions and all findings that notes affirm and deny. The shipped model knows more:
 
 - questions are about the first candidates, and about dangerous conditions that are far above the usual;
 - a question about a condition is a finding that its entry names, and "yes" makes the condition likelier;
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 CANDIDATES = 16  # questions weighed exactly, out of those that look most telling
 TOLERANCE = 1e-3  # of the posteriors by which questions are ranked
 TELLING = 1e-4  # bits: a question expected to tell less is not asked
-MOVES = 0.05  # change of a probability: the shipped model asks only where an answer moves its condition by so much
+MOVES = 0.05  # a question over all conditions is asked if an answer changes a probability by so much
 FITS = 0.15  # a finding whose causes are rarer than that in patients of this age and sex is not asked about
 DANGEROUS, DANGEROUS_PROBABILITY, DANGEROUS_TIMES = 3, 0.002, 5.0  # conditions asked about though they are not shown
 LASTING, LASTING_PROBABILITY = ("chronic", "social"), 0.3  # asked about only if this likely
@@ -71,10 +72,9 @@ def ask(reading: Reading, known: Known, about: str | None, most: int) -> tuple[Q
         condition, name = tagger.conditions_[i], names[k]
         if information[k] < TELLING or len(questions) == most:
             break
-        if tagger.profiles_ and about is None and np.abs(after[:, k, i] - now.marginals[i]).max() < MOVES:
-            continue
         related = any(name in wider.get(q.finding, ()) or q.finding in wider.get(name, ()) for q in questions)
-        if tagger.profiles_ and about is None and (related or asked[condition] == MOST_ABOUT):
+        repeats = bool(tagger.profiles_) and (related or asked[condition] == MOST_ABOUT)
+        if about is None and (repeats or np.abs(after[:, k, i] - now.marginals[i]).max() < MOVES):
             continue
         asked[condition] += 1
         answers = float(now.marginals[i]), float(after[0, k, i]), float(after[1, k, i])

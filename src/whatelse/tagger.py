@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from whatelse.annotators import AnchorSet, NoiseRates
-from whatelse.annotators.label_set import LabelSet
-from whatelse.annotators.votes import Votes, votes_of_belief
+from whatelse.annotators.label_set import LabelSet, check_own_labels
+from whatelse.annotators.votes import Votes
 from whatelse.cohort import Cohort, Vocabulary
 from whatelse.cohort.frames import Columns, FindingRows, framed, rows_of
 from whatelse.errors import CohortError, ModelFileError, NotFittedError, QueryError
@@ -26,7 +27,7 @@ from whatelse.explanations import UNCALIBRATED, Explanation, Question, Suggestio
 from whatelse.learning.learners import DEFAULT, RENAMED, Progress, learn
 from whatelse.learning.rates import ASSUMED, GIVEN, rates_of
 from whatelse.learning.shipped import NAMES as SHIPPED_MODELS
-from whatelse.learning.shipped import Profile, ShippedModel, load_shipped, model_for
+from whatelse.learning.shipped import ShippedModel, load_shipped, model_for
 from whatelse.model_file import file as modelfile
 from whatelse.model_file.file import ModelFile
 from whatelse.noisyor.heldout_metrics import heldout_tag_draws, heldout_tag_scores
@@ -37,6 +38,9 @@ from whatelse.reading import Reading
 from whatelse.types import Bools, Floats, Ints
 from whatelse.visits import Known, Visit
 
+PARAMETERS = ("learner", "settings", "tolerance", "seed")
+LISTED = 30  # names that an error lists in full
+
 
 class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What else might the patient have?
@@ -46,7 +50,9 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     seed       of whatever a learner draws at random
 
     After `fit` or `load`: model_ (JointModel), vocabulary_, rates_, conditions_ (classes_ as scikit-learn calls them),
-    feature_names_in_, history_, converged_, notes_, and digest_ (of the file; empty until saved).
+    feature_names_in_, history_, converged_, notes_, and digest_ (of the file; empty until saved). Of models made of the
+    knowledge base, else empty: profiles_ (condition -> title, kind, danger), titles_ (finding -> what a person reads),
+    wider_ (finding -> wider findings that it implies), ages_ (finding -> ages between which it is asked about).
     """
 
     def __init__(
@@ -91,13 +97,13 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         A learner that stopped before it converged warns (ConvergenceWarning), and `converged_` is False.
         """
-        _check_labels(cohort, y)
+        check_own_labels(cohort, y)
         if weights is not None:
             warnings.warn("fit(weights=...) is now fit(sample_weight=...)", FutureWarning, stacklevel=2)
             sample_weight = weights
         if belief is not None:
             warnings.warn("fit(belief=...) is now fit(votes=[...])", FutureWarning, stacklevel=2)
-            votes, sample_weight = _labels_of_belief(cohort, belief, sample_weight), None
+            votes, sample_weight = LabelSet.of_belief(belief, cohort, sample_weight), None
         if votes is not None and sample_weight is not None:
             raise CohortError("votes have weights of their own: give sample_weight as the weight of the votes")
         if rates is not None and (votes is not None or sample_weight is not None):
@@ -121,21 +127,32 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learned = learn(cohort, rates, self.learner, seed=self.seed, progress=progress, **settings)
         if source == ASSUMED and learned.rates is not None:
             rates = learned.rates
-        self.model_: JointModel = learned.model
-        self.vocabulary_: Vocabulary = cohort.vocabulary
-        self.rates_: NoiseRates = rates.named(cohort.conditions)
-        self.conditions_: tuple[str, ...] = cohort.conditions
-        self.history_: tuple[float, ...] = learned.history
-        self.converged_: bool = learned.converged
-        self.notes_: dict[str, Any] = {"noise_rates": source, "data": _data(cohort), **learned.notes}
-        self.digest_: str = ""
+        data = {"visits": len(cohort), "labelled": cohort.tally().some}  # no file, no time: same visits, same bytes
+        notes = {"noise_rates": source, "data": data, **learned.notes}
+        self._set(learned.model, cohort.vocabulary, rates.named(cohort.conditions), notes, "", learned.history)
+        self.converged_ = learned.converged
         if not learned.converged:
-            warnings.warn(
-                f"learner {self.learner!r} stopped before it converged: the model can be used, and more steps would "
-                "change it",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            says = f"learner {self.learner!r} stopped before it converged: the model can be used, more steps change it"
+            warnings.warn(says, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _set(
+        self,
+        model: JointModel,
+        vocabulary: Vocabulary,
+        rates: NoiseRates,
+        notes: dict[str, Any],
+        digest: str,
+        history: Iterable[float] = (),
+        shipped: ShippedModel | None = None,
+    ) -> Tagger:
+        """Set every learned attribute."""
+        self.model_, self.vocabulary_, self.conditions_ = model, vocabulary, vocabulary.conditions
+        self.rates_, self.notes_, self.digest_ = rates, notes, digest
+        self.history_, self.converged_ = tuple(history), True
+        self.profiles_, self.titles_, self.wider_, self.ages_ = (
+            ({}, {}, {}, {}) if shipped is None else (shipped.profiles, shipped.titles, shipped.wider, shipped.ages)
+        )
         return self
 
     # ---- many visits as arrays
@@ -183,13 +200,11 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted()
         if not isinstance(X, Cohort) or X.Y is None:
             raise CohortError("a score needs a cohort with labels: build one, and put labels into it")
-        _check_labels(X, y)
+        check_own_labels(X, y)
         if not (X.Y.sum(1) >= 2).any():
             raise CohortError("no visit is labelled with two or more conditions: the held-out tag needs such labels")
-        hidden = heldout_tag_draws(X.Y)
-        return float(
-            heldout_tag_scores(self.heldout_tag, self._rows(X).present, X.Y, hidden, resamples=1).accuracy.value
-        )
+        present, hidden = self._rows(X).present, heldout_tag_draws(X.Y)
+        return float(heldout_tag_scores(self.heldout_tag, present, X.Y, hidden, resamples=1).accuracy.value)
 
     def heldout_tag(self, X: Any, confirmed: Bools) -> Floats:
         """(V, m) which one condition is on besides those confirmed: a scorer for `recovery.heldout_tag_scores`."""
@@ -226,12 +241,9 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def settle(self, known: Known) -> Known:
         """The part of what is known that this model has names for: an older one may have had other conditions."""
         conditions, findings = set(self.conditions_), self.vocabulary_.index
-        return Known(
-            tuple(c for c in known.confirmed if c in conditions),
-            tuple(c for c in known.rejected if c in conditions),
-            tuple(f for f in known.present if f in findings),
-            tuple(f for f in known.absent if f in findings),
-        )
+        decided = (tuple(c for c in names if c in conditions) for names in (known.confirmed, known.rejected))
+        answered = (tuple(f for f in names if f in findings) for names in (known.present, known.absent))
+        return Known(*decided, *answered)
 
     # ---- files
 
@@ -248,15 +260,9 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 anchor_columns=self.vocabulary_.anchor_columns.astype(np.int64),
                 noise={"prior": rates.prior, "sensitivity": rates.sensitivity, "false_positive": rates.false_positive},
                 vocabulary=self.vocabulary_.to_json(),
-                learned={
-                    "learner": self.learner,
-                    "settings": self.settings or {},
-                    "tolerance": self.tolerance,
-                    "seed": self.seed,
-                    "history": list(self.history_),
-                    "converged": self.converged_,
-                    "notes": self.notes_,
-                },
+                learned={name: getattr(self, name) for name in PARAMETERS}
+                | {"settings": self.settings or {}, "history": list(self.history_)}
+                | {"converged": self.converged_, "notes": self.notes_},
             ),
         )
         return self.digest_
@@ -277,20 +283,10 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if vocabulary.names != file.findings or vocabulary.conditions != file.conditions:
             raise ModelFileError(f"{os.fspath(path)}: its vocabulary is of other findings than its model")
         learned = file.learned
-        tagger = cls(
-            learned.get("learner", DEFAULT),
-            settings=learned.get("settings"),
-            tolerance=learned.get("tolerance", TOLERANCE),
-            seed=learned.get("seed", 0),
-        )
-        tagger.model_ = file.model
-        tagger.vocabulary_ = vocabulary
-        tagger.rates_ = NoiseRates.from_given(file.conditions, **file.noise)
-        tagger.conditions_ = file.conditions
-        tagger.history_ = tuple(learned.get("history", ()))
+        tagger = cls(**{name: learned[name] for name in PARAMETERS if name in learned})
+        rates = NoiseRates.from_given(file.conditions, **file.noise)
+        tagger._set(file.model, vocabulary, rates, learned.get("notes", {}), file.digest, learned.get("history", ()))
         tagger.converged_ = bool(learned.get("converged", True))
-        tagger.notes_ = learned.get("notes", {})
-        tagger.digest_ = file.digest
         return tagger
 
     @classmethod
@@ -303,41 +299,20 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _shipped(cls, shipped: ShippedModel, name: str) -> Tagger:
-        tagger = cls("knowledge")
-        tagger.model_, tagger.vocabulary_ = shipped.model, shipped.vocabulary
-        tagger.conditions_ = shipped.vocabulary.conditions
-        tagger.rates_ = NoiseRates.from_given(
-            tagger.conditions_,
-            prior=shipped.prior,
-            sensitivity=shipped.sensitivity,
-            false_positive=shipped.false_positive,
+        notes = {"noise_rates": GIVEN, "knowledge": name}
+        return cls("knowledge")._set(
+            shipped.model, shipped.vocabulary, shipped.rates, notes, shipped.digest, shipped=shipped
         )
-        tagger.history_, tagger.converged_, tagger.digest_ = (), True, shipped.digest
-        tagger.notes_ = {"noise_rates": GIVEN, "knowledge": name}
-        tagger._profiles, tagger._titles, tagger._wider = shipped.profiles, shipped.titles, shipped.wider
-        tagger._ages = shipped.ages
-        return tagger
 
     # ---- from names to arrays
 
     def condition_indices(self, names: Iterable[str]) -> Ints:
         """Conditions by name -> their numbers; QueryError for a name that is none."""
-        index = {c: i for i, c in enumerate(self.conditions_)}
-        out = []
-        for name in names:
-            if name not in index:
-                raise QueryError(f"{name!r} is not a condition of this model; it knows {', '.join(self.conditions_)}")
-            out.append(index[name])
-        return np.array(out, np.int64)
+        return _indices(names, {c: i for i, c in enumerate(self.conditions_)}, "condition")
 
     def finding_indices(self, names: Iterable[str]) -> Ints:
         """Findings by name -> their numbers; QueryError for a name that is none."""
-        out = []
-        for name in names:
-            if name not in self.vocabulary_.index:
-                raise QueryError(f"{name!r} is not a finding of this model")
-            out.append(self.vocabulary_.index[name])
-        return np.array(out, np.int64)
+        return _indices(names, self.vocabulary_.index, "finding")
 
     @property
     def classes_(self) -> NDArray[np.str_]:
@@ -381,35 +356,6 @@ class Tagger(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.settings = (self.settings or {}) | inner
         return self
 
-    @property
-    def titles_(self) -> Mapping[str, str]:
-        """Finding -> what a person reads, of models made from the knowledge base; empty for others."""
-        titles: Mapping[str, str] = self.__dict__.get("_titles", {})
-        return titles
-
-    @property
-    def ages_(self) -> Mapping[str, tuple[float, float]]:
-        """Finding -> ages between which it is asked about; one that is not here is asked about at any age."""
-        ages: Mapping[str, tuple[float, float]] = self.__dict__.get("_ages", {})
-        return ages
-
-    def title(self, name: str) -> str:
-        """What a person reads for a condition or a finding."""
-        profile = self.profiles_.get(name)
-        return profile.title if profile else self.titles_.get(name, name.replace("_", " "))
-
-    @property
-    def profiles_(self) -> Mapping[str, Profile]:
-        """Condition -> title, kind and danger, of conditions that the knowledge base knows; empty for others."""
-        profiles: Mapping[str, Profile] = self.__dict__.get("_profiles", {})
-        return profiles
-
-    @property
-    def wider_(self) -> Mapping[str, tuple[str, ...]]:
-        """Finding -> the wider findings that it implies, of the shipped model; empty for others."""
-        wider: Mapping[str, tuple[str, ...]] = self.__dict__.get("_wider", {})
-        return wider
-
     def _fitted(self) -> None:
         if not hasattr(self, "model_"):
             raise NotFittedError("this Tagger has learned nothing yet: call fit, or Tagger.load")
@@ -440,29 +386,14 @@ def _known(confirmed: Iterable[str], rejected: Iterable[str], present: Iterable[
     return Known(confirmed, rejected, present, absent)  # type: ignore[arg-type]  # which makes tuples of them
 
 
-def _data(cohort: Cohort) -> dict[str, Any]:
-    """What was learned from. No file is named, and no time: the same visits give the same bytes."""
-    return {"visits": len(cohort), "labelled": cohort.tally().some}
-
-
-def _labels_of_belief(cohort: Cohort, belief: ArrayLike, weight: ArrayLike | None) -> LabelSet:
-    """The cohort's own labels with votes that say what `belief` says."""
-    own, votes = Votes.of_cohort(cohort), votes_of_belief(belief, cohort.known, weight)
-    counted = np.max([np.where(each.known, each.weight, 0.0) for each in votes], 0, initial=0.0)
-    return LabelSet(own.value.astype(float), own.known, np.broadcast_to(counted, own.known.shape), votes)
-
-
-def _check_labels(cohort: Cohort, y: ArrayLike | None) -> None:
-    """CohortError if `cohort` is no cohort, or `y` is not the cohort's own labels."""
-    if not isinstance(getattr(cohort, "vocabulary", None), Vocabulary):  # a SparkCohort is a cohort too
-        raise CohortError(
-            f"a Tagger learns from a cohort, not from {type(cohort).__name__}: make one with "
-            "build_cohort(visits_or_data_frame, 'conditions.yaml')"
-        )
-    if y is None:
-        return
-    if cohort.Y is None or not np.array_equal(np.asarray(y, bool), cohort.Y):
-        raise CohortError(
-            "labels come with the cohort, and y is not what it has: make a cohort with these labels, "
-            "dataclasses.replace(cohort, Y=y, known=None)"
-        )
+def _indices(names: Iterable[str], index: Mapping[str, int], what: str) -> Ints:
+    """The numbers of names; QueryError names the nearest where one is unknown."""
+    given = list(names)
+    for name in given:
+        if name not in index:
+            says = f"it knows {', '.join(index)}"
+            if len(index) > LISTED:
+                near = get_close_matches(name, index, 5)
+                says = f"the nearest are {', '.join(near)}" if near else "and no name is like it"
+            raise QueryError(f"{name!r} is not a {what} of this model; {says}")
+    return np.array([index[name] for name in given], np.int64)

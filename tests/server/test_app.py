@@ -168,8 +168,12 @@ def test_answers_to_questions_move_the_tags_and_are_kept(web: httpx.Client) -> N
     assert [f["finding"] for f in after["state"]["present"]] == [first["finding"]]
     taken_back = web.post(f"/api/visits/{key}/decisions", json=wanted(first["finding"], "unasked", 1)).json()
     assert taken_back["state"]["present"] == []
-    about = web.get(f"/api/visits/{key}/questions", params={"about": first["about"]}).json()["questions"]
-    assert {q["about"] for q in about} == {first["about"]}
+
+
+def test_questions_about_one_condition_are_asked_however_little_an_answer_moves_it(web: httpx.Client) -> None:
+    about = web.get(f"/api/visits/{key_of(web)}/questions", params={"about": "uti"}).json()["questions"]
+    assert {q["about"] for q in about} == {"uti"}
+    assert all(max(abs(q["if_yes"] - q["now"]), abs(q["if_no"] - q["now"])) < 0.05 for q in about)
 
 
 # ---- deciding
@@ -373,6 +377,22 @@ def test_every_setting_is_documented_as_it_is_declared() -> None:
         shown = "" if default in ("", "None", "[]", "{}") else default if default == "needed" else f"`{default}`"
         rows.append(f"| `{name}` | {shown} | {one.description} |")
     assert [line for line in table if line.startswith("| `")] == rows, "renew the table:\n" + "\n".join(rows)
+
+
+def test_options_of_visits_on_the_command_line_add_to_those_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, found = tmp_path / "c.yaml", list[Settings]()
+    config.write_text("model: m\nvisits_options: {columns: map.yaml, delimiter: ','}\n")
+    monkeypatch.setattr("whatelse.server.serve", lambda settings, announce: found.append(settings))
+    monkeypatch.setattr("whatelse.server.logs.configure_logging", lambda level, log_format: None)
+    args = ["serve", "--config", str(config), "--option", "delimiter=;"]
+    done = CliRunner().invoke(command_line, args)
+    assert done.exit_code == 0, done.output
+    assert (found[0].visits_options.columns, found[0].visits_options.delimiter) == (Path("map.yaml"), ";")
+    config.write_text("model: m\nvisits_options: 3\n")
+    refused = CliRunner().invoke(command_line, args)
+    assert refused.exit_code == 2 and "visits_options: needs lines of the form" in refused.output
 
 
 def test_settings_of_version_0_2_are_still_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

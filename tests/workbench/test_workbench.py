@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.bench_department import CONDITIONS, has_seen_all, new_bench, run
 from whatelse.annotators import AnchorSet
-from whatelse.annotators.anchor_uses import as_anchor
+from whatelse.annotators.anchor_uses import as_anchor, mentions
 from whatelse.annotators.discovery import edit
 from whatelse.annotators.discovery.trial import try_phrase
 from whatelse.annotators.label_set import LabelSet
@@ -94,7 +96,7 @@ def test_a_phrase_is_found_where_it_would_fire_and_nowhere_else() -> None:
         anchor = as_anchor(phrase)
         slow = Finder(AnchorSet.from_json({"conditions": [{"name": "t", "anchors": {"notes": [phrase]}}]}))
         expected = [k for k, v in enumerate(visits) if slow.anchor_mentions([v])]
-        assert records.having(anchor).tolist() == expected, phrase
+        assert records.having([anchor])[0].tolist() == expected, phrase
     _, found = try_phrase(cohort, "x", "dog bite", visits)
     assert {e.visit: e.text[e.start : e.end] for e in found} == {"v2": "Dog  bite", "v3": "dog-bite"}
 
@@ -115,22 +117,42 @@ def test_drugs_and_codes_are_found_in_their_fields() -> None:
         (("nothing", "drugs"), []),
     ]
     for anchor, rows in looks:
-        assert records.having(as_anchor(*anchor)).tolist() == rows, anchor
+        assert records.having([as_anchor(*anchor)])[0].tolist() == rows, anchor
 
 
 def test_what_is_counted_agrees_with_the_cohort(shared: Workbench) -> None:
     """An anchor looked up in the records fires where the cohort, built by another way, says it does."""
     for condition in shared.cohort.vocabulary.anchors.conditions:
-        rows = [shared.records.having(a) for a in condition.anchors]
+        rows = shared.records.having(condition.anchors)
+        assert [r.tolist() for r in rows] == [shared.records.having([a])[0].tolist() for a in condition.anchors]
         fired = np.zeros(len(shared.cohort), bool)
         fired[np.concatenate(rows)] = True
         assert (fired == shared.cohort.A[:, shared.cohort.conditions.index(condition.name)]).all()
     assert shared.anchors("uti")[0].fires == shared.cohort.A[:, 0].sum()
 
 
+def test_notes_are_read_once_for_a_condition_and_once_for_a_phrase(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[int]()
+
+    def counting(visits: Any, anchors: Sequence[Any], *more: Any) -> Any:
+        read.append(len(anchors))
+        return mentions(visits, anchors, *more)
+
+    monkeypatch.setattr("whatelse.workbench.records.mentions", counting)
+    monkeypatch.setattr("whatelse.annotators.discovery.trial.mentions", counting)
+    lines = bench.anchors("fall")
+    assert bench.anchors("fall") == lines and read == [len(lines)] == [2]
+    read.clear()
+    visit = bench.look("uti", "dysuria").excerpts[0].visit
+    bench.judge("uti", "dysuria", "notes", None, visit, True)
+    assert bench.look("uti", "dysuria").worth.judged == 1 and read == [1]
+
+
 def test_a_look_says_what_a_phrase_is_worth(shared: Workbench) -> None:
     look = shared.look("uti", "  dysuria ")
-    rows = shared.records.having(as_anchor("dysuria"))
+    rows = shared.records.having([as_anchor("dysuria")])[0]
     Y, A = shared.cohort.Y, shared.cohort.A
     assert Y is not None
     assert (look.worth.fires, look.worth.gained) == (rows.size, (~A[rows, 0]).sum())

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from whatelse.annotators.dawid_skene import estimate_rates
 from whatelse.annotators.vote_files import Others, read_vote_file
-from whatelse.annotators.votes import CERTAIN, Votes, check_votes
-from whatelse.cohort import Cohort
-from whatelse.errors import InputError
+from whatelse.annotators.votes import CERTAIN, Votes, check_votes, votes_of_belief
+from whatelse.cohort import Cohort, Vocabulary
+from whatelse.errors import CohortError, InputError
 from whatelse.types import Bools, Floats, Ints
 
 NAMED = 5  # contradicting labels that a message names
@@ -37,6 +38,13 @@ class LabelSet:
     weight: Floats
     votes: tuple[Votes, ...] = ()
     unused: tuple[tuple[Path, str], ...] = ()
+
+    @classmethod
+    def of_belief(cls, belief: ArrayLike, cohort: Cohort, weight: ArrayLike | None) -> LabelSet:
+        """The cohort's own labels with votes that say what `belief` says (`votes_of_belief`)."""
+        own, votes = Votes.of_cohort(cohort), votes_of_belief(belief, cohort.known, weight)
+        counted = np.max([np.where(each.known, each.weight, 0.0) for each in votes], 0, initial=0.0)
+        return cls(own.value.astype(float), own.known, np.broadcast_to(counted, own.known.shape), votes)
 
     @classmethod
     def of_votes(cls, votes: Sequence[Votes], cohort: Cohort) -> LabelSet:
@@ -166,3 +174,19 @@ def _contradiction(cohort: Cohort, votes: Sequence[Votes], number: int, differ: 
     more = f" and {len(cells) - NAMED:,} more" if len(cells) > NAMED else ""
     where = f"{', '.join(named)}{more}"
     return InputError(f"labels of {votes[number].annotator!r} contradict others about {where}: keep one label of each")
+
+
+def check_own_labels(cohort: Cohort, y: ArrayLike | None) -> None:
+    """CohortError if `cohort` is no cohort, or `y` is not the cohort's own labels."""
+    if not isinstance(getattr(cohort, "vocabulary", None), Vocabulary):  # a SparkCohort is a cohort too
+        raise CohortError(
+            f"a Tagger learns from a cohort, not from {type(cohort).__name__}: make one with "
+            "build_cohort(visits_or_data_frame, 'conditions.yaml')"
+        )
+    if y is None:
+        return
+    if cohort.Y is None or not np.array_equal(np.asarray(y, bool), cohort.Y):
+        raise CohortError(
+            "labels come with the cohort, and y is not what it has: make a cohort with these labels, "
+            "dataclasses.replace(cohort, Y=y, known=None)"
+        )

@@ -67,6 +67,8 @@ def report(
         if not visits:
             raise InputError("to compare cards with diagnoses, give the model and the records of the visits")
         return _compare(model, visits, source, threshold, 365 if days is None else days, out, database)
+    if out is not None:
+        raise InputError("--out compares cards with diagnoses: give the model and the records of the visits too")
     days = 30 if days is None else days
     since = datetime.now(UTC) - timedelta(days=days)
     with _log(database) as log:

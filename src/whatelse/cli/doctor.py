@@ -87,7 +87,6 @@ def _tried(what: str, work: Callable[[], str]) -> Line:
 
 
 def _model(name: str) -> str:
-
     tagger = whatelse.Tagger.load(name)
     found = tagger.read(Visit("doctor", age=72, sex="M", triage_note=NOTE)).suggest()
     return f"{name} answers about {len(tagger.conditions_):,} conditions, to within {found.error_bound:.2g}"

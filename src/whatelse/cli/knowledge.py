@@ -41,7 +41,7 @@ def ask(
 
     Example: whatelse ask "72M on coumadin fell, hit head, vomiting" --confirmed fall
     """
-    from whatelse.explanations import in_words
+    from whatelse.explanations import in_words, title
 
     say_when_compiling()
     tagger = whatelse.Tagger.load(model)
@@ -51,7 +51,7 @@ def ask(
     questions = reading.ask(known)
     if as_json:
         return print_json(_answer(tagger, reading, known, found, questions))
-    names = [tagger.title(name) for name in known.confirmed]
+    names = [title(name, tagger) for name in known.confirmed]
     names += [tag.title or tag.condition for tag in found.known]
     if names:
         typer.echo("known: " + ", ".join(names))
@@ -59,9 +59,9 @@ def ask(
     def cells(tag: Any) -> tuple[str, str, str, str]:
         """Title with wider and narrower forms that are likely too, probability, times the usual, reasons."""
         forms = ", ".join(form.title for form in found.forms(tag)[:3])
-        title = (tag.title or tag.condition) + (f"\n  or: {forms}" if forms else "")
+        named = (tag.title or tag.condition) + (f"\n  or: {forms}" if forms else "")
         times = f"{tag.times:.0f}" if tag.times >= 10 else f"{tag.times:.1f}"
-        return title, f"{tag.probability:.0%}", times, _because(reading, known, tag.condition)
+        return named, f"{tag.probability:.0%}", times, _because(reading, known, tag.condition)
 
     head = ("probability", "times the usual", "because")
     if found.likely:
@@ -77,7 +77,7 @@ def ask(
         for q in questions[:5]:
             chances = (f"{p:.0%}" for p in (q.now, q.if_yes, q.if_no))
             finding = in_words(q.finding, tagger)
-            asked.append((f"{finding[:1].upper()}{finding[1:]}?", tagger.title(q.about), *chances))
+            asked.append((f"{finding[:1].upper()}{finding[1:]}?", title(q.about, tagger), *chances))
         print_table(("worth asking", "moves", "now", "if yes", "if no"), asked)
     typer.echo(f"{found.accuracy}; it supports judgement and does not replace it")
 
@@ -121,6 +121,8 @@ def _because(reading: Any, known: Any, condition: str) -> str:
 
 
 def _answer(tagger: whatelse.Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:
+    from whatelse.explanations import in_words
+
     def tag(t: Any) -> dict[str, Any]:
         return {
             "condition": t.condition,
@@ -136,7 +138,7 @@ def _answer(tagger: whatelse.Tagger, reading: Any, known: Any, found: Any, quest
         "must_not_miss": [tag(t) for t in found.must_not_miss],
         "also_possible": [tag(t) for t in _also_possible(found)[:10]],
         "stated": [t.condition for t in found.known],
-        "questions": [{"title": tagger.title(q.finding), **asdict(q)} for q in questions],
+        "questions": [{"title": in_words(q.finding, tagger), **asdict(q)} for q in questions],
         "certified": found.certified,
         "error_bound": found.error_bound,
     }  # fmt: skip
@@ -180,7 +182,7 @@ def list_conditions(
 
     Example: whatelse conditions list lung clot
     """
-    base = _base(knowledge)
+    base = whatelse.load_knowledge(*knowledge)
     found = base.find(" ".join(words)) if words else list(base.conditions.values())
     if not found:
         raise ConditionError(f"no condition has {' '.join(words)!r} among its names or codes; try fewer words")
@@ -192,11 +194,6 @@ def list_conditions(
         codes = ", ".join(c.codes.get("icd10", ())[:6])
         rows.append((c.name, c.title, c.kind, f"{1000 * c.share:.3g}", "yes" if c.must_not_miss else "", codes))
     print_table(("name", "title", "kind", "in 1,000 visits", "must not be missed", "ICD-10-CM"), rows)
-
-
-def _base(knowledge: list[Path]) -> whatelse.Knowledge:
-
-    return whatelse.load_knowledge(*knowledge)
 
 
 def show(
@@ -211,7 +208,7 @@ def show(
 
     Example: whatelse conditions show pulmonary_embolism
     """
-    base = _base(knowledge)
+    base = whatelse.load_knowledge(*knowledge)
     condition = base.conditions.get(name) or base.conditions.get(name.lower().replace(" ", "_").replace("-", "_"))
     if condition is None:
         raise ConditionError(f"there is no condition {name!r}; look with 'whatelse conditions list {name}'")

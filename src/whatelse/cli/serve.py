@@ -58,8 +58,7 @@ def serve(
         workbench=workbench,
     )  # fmt: skip
     how = {"source": source, "columns": columns, **pairs(option, "--option")}
-    if any(value is not None for value in how.values()):
-        given["visits_options"] = how
+    given["visits_options"] = {name: value for name, value in how.items() if value is not None}
     level = logging.getLevelNamesMapping()[log_level.upper()]
     configure_logging(level, "text")  # for what is said about the settings themselves
     found = load_settings(config, **given)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from whatelse.store import Store
 
 LISTED = 10  # conditions
+LOW, HIGH = 8, 3  # ranks from which on a confirmed tag was ranked too low, and up to which a rejected one too high
 DATABASE = "sqlite:///whatelse.db"
 DATABASE_OPTION: Any = typer.Option(
     DATABASE,
@@ -146,8 +147,6 @@ def decisions(
         None, "--out", help="Write decisions as labels instead, one row per visit and tag: .csv or .parquet."
     ),
     database: str = DATABASE_OPTION,
-    low: int = typer.Option(8, "--low", min=2, help="Confirmed tags from this rank on were ranked too low."),
-    high: int = typer.Option(3, "--high", min=1, help="Rejected tags up to this rank were ranked too high."),
     as_json: bool = JSON,
 ) -> None:
     """How often people agree with each other and with the model: tags ranked too low, tags ranked too high.
@@ -158,7 +157,7 @@ def decisions(
     """
     if out is not None:
         return _export(out, database)
-    said = _summary(open_decisions(database), low, high)
+    said = _summary(open_decisions(database))
     if as_json:
         return print_json(said)
     typer.echo(f"{said['decisions']:,} decisions of {said['people']:,} people on {said['visits']:,} visits")
@@ -168,7 +167,7 @@ def decisions(
         f"decisions err in {said['false_confirm']:.1%} (confirmed) and {said['false_reject']:.1%} (rejected)"
         + ("" if said["twice"] else ", near the assumed 5%: nobody decided on a tag that another had decided on")
     )
-    titles = {"missed": f"confirmed at rank {low} or below", "pressed": f"rejected at rank {high} or above"}
+    titles = {"missed": f"confirmed at rank {LOW} or below", "pressed": f"rejected at rank {HIGH} or above"}
     for key, title in titles.items():
         rows = []
         for row in said[key]:
@@ -191,7 +190,7 @@ def _export(out: Path, database: str) -> None:
     typer.echo(f"wrote {count:,} labels to {out}")
 
 
-def _summary(found: Decisions, low: int, high: int) -> dict[str, Any]:
+def _summary(found: Decisions) -> dict[str, Any]:
     """Decisions in numbers: agreement of people, and tags that the model ranked too low or too high."""
     by_tag: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for o in found.opinions:
@@ -207,8 +206,8 @@ def _summary(found: Decisions, low: int, high: int) -> dict[str, Any]:
         "false_confirm": found.false_confirm,
         "false_reject": found.false_reject,
         "looked_at": found.looked.tolist(),
-        "missed": _listed([o for o, at in placed if o.confirmed and at >= low]),
-        "pressed": _listed([o for o, at in placed if not o.confirmed and at <= high]),
+        "missed": _listed([o for o, at in placed if o.confirmed and at >= LOW]),
+        "pressed": _listed([o for o, at in placed if not o.confirmed and at <= HIGH]),
     }
 
 

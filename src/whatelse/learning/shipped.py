@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from whatelse.annotators import Anchor, AnchorSet
+from whatelse.annotators import Anchor, AnchorSet, NoiseRates
 from whatelse.annotators import Condition as AnchoredCondition
 from whatelse.cohort import Vocabulary
 from whatelse.cohort.proposal import anchored_condition
@@ -41,7 +41,6 @@ from whatelse.learning.knowledge_model import (
 )
 from whatelse.noisyor.joint import JointModel
 from whatelse.text.lexicon import Lexicon
-from whatelse.types import Floats
 from whatelse.visits import TEXT_FIELDS
 
 NAMES = ("emergency", "emergency-23")
@@ -72,9 +71,7 @@ class ShippedModel:
 
     model: JointModel
     vocabulary: Vocabulary
-    prior: Floats
-    sensitivity: Floats
-    false_positive: Floats
+    rates: NoiseRates
     profiles: Mapping[str, Profile]
     titles: Mapping[str, str]
     wider: Mapping[str, tuple[str, ...]]
@@ -198,10 +195,11 @@ def _assemble(content: dict[str, Any], digest: str) -> ShippedModel:
     m = shape[0]
     share = np.array([profiles[name].share for name in net.conditions])
     named = np.array([NAMED_SYMPTOM if profiles[name].kind == "symptom" else NAMED for name in net.conditions])
-    false_positive = net.leak[shape[1] - m :].copy()
+    leak = net.leak[shape[1] - m :].copy()
+    rates = NoiseRates.from_given(vocabulary.conditions, prior=share, sensitivity=named, false_positive=leak)
     model, titles = knowledge_model(net), content["titles"]
     ages = {name: (low, high) for name, (low, high) in content["ages"].items()}
-    return ShippedModel(model, vocabulary, share, named, false_positive, profiles, titles, wider, ages, digest)
+    return ShippedModel(model, vocabulary, rates, profiles, titles, wider, ages, digest)
 
 
 def asks(base: Knowledge, condition: Condition) -> tuple[str, ...]:

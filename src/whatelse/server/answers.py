@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whatelse.explanations import Suggestions, group, in_words, titles
-from whatelse.questions import MOVES
-from whatelse.reading import Reading
+from whatelse.reading import GRAVE, Reading
 from whatelse.server import schemas as s
 from whatelse.server.lru import Lru
 from whatelse.store import State
@@ -26,7 +25,7 @@ from whatelse.visits import Code, Known, Visit
 READINGS, ANSWERED = 1_000, 20_000  # visits, and versions of visits, that are kept
 LISTED = 50  # tags that an answer lists, at most, besides those with a part
 ASKED, CANDIDATES, TESTS = 4, 12, 3
-DANGEROUS, ASKED_ABOUT = 2, 0.02  # danger of a condition that is worth a test, or, if so likely, a question unshown
+UNSHOWN = 0.02  # probability of a condition of danger GRAVE that is asked about though it is not shown
 TOLERANCE = 0.01  # of probabilities that are shown as whole percents
 
 
@@ -148,20 +147,17 @@ def _state(tagger: Tagger, state: State, known: Known) -> s.State:
 
 
 def questions(reading: Reading, state: Known, about: str | None = None) -> list[s.Question]:
-    """The findings whose answer would tell most: each moves a condition that is shown, or dangerous, by MOVES."""
+    """The findings whose answer would tell most, of conditions that are shown, or dangerous and UNSHOWN; or `about`."""
     tagger, out = reading.tagger, []
     known = tagger.settle(state)
     found = reading.suggest(known)
     shown = {tag.condition for tag in (*found.likely, *found.must_not_miss)}
     for q in reading.ask(known, about=about, most=CANDIDATES):
-        profile, kind = tagger.profiles_.get(q.about), group(q.finding, tagger)
-        symptom = profile is not None and profile.kind == "symptom"
-        dangerous = profile is None or (profile.danger >= DANGEROUS and not symptom)
-        if about is None and q.about not in shown and not (dangerous and q.now >= ASKED_ABOUT):
-            continue
-        if max(abs(q.if_yes - q.now), abs(q.if_no - q.now)) >= MOVES:
-            text = in_words(q.finding, tagger)
-            out.append(s.Question(**asdict(q), text=text, kind="examine" if kind == "signs" else "ask"))
+        profile = tagger.profiles_.get(q.about)
+        dangerous = profile is None or (profile.danger >= GRAVE and profile.kind != "symptom")
+        if about is not None or q.about in shown or (dangerous and q.now >= UNSHOWN):
+            kind: Any = "examine" if group(q.finding, tagger) == "signs" else "ask"
+            out.append(s.Question(**asdict(q), text=in_words(q.finding, tagger), kind=kind))
     return out[:ASKED]
 
 
@@ -169,7 +165,7 @@ def tests(answered: s.View) -> list[s.Test]:
     """What would settle the likely conditions that are still open to doubt."""
     told = [tag for tag in answered.tags if tag.part == "likely" and tag.probability <= 0.9]
     open_tags = [tag for tag in told if tag.settle and not tag.settle.lower().startswith("clinical")]  # nothing to do
-    wanted = sorted((t for t in open_tags if t.danger >= DANGEROUS), key=lambda tag: (-tag.danger, -tag.probability))
+    wanted = sorted((t for t in open_tags if t.danger >= GRAVE), key=lambda tag: (-tag.danger, -tag.probability))
     return [s.Test(about=tag.condition, text=tag.settle, now=tag.probability) for tag in wanted[:TESTS]]
 
 

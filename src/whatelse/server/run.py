@@ -39,8 +39,7 @@ YOUNG, OLDER, NEVER = 2_000, 10, 1_000_000  # thresholds of the collector's thre
 
 
 def open_service(settings: Settings) -> Service:
-    """Load the model, read the visits, open the database."""
-    settings.check()
+    """Load the model, read the visits, open the database. The settings are checked by `serve` and `load_settings`."""
     tagger = load_model(settings.model, settings.trusted_keys)
     store = Store(settings.database)
     try:
@@ -64,8 +63,8 @@ def _visits(settings: Settings, tagger: Tagger) -> list[Visit]:
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `announce` gets the URL once the service listens."""
+    settings.check()
     if settings.workers > 1:
-        settings.check()
         supervise(settings, announce, _serve)
     else:
         _serve(settings, announce)

@@ -229,8 +229,8 @@ def load_settings(config: Path | None, **given: Any) -> Settings:
     named = {name.lower() for name in os.environ}
     chosen = {name: value for name, value in from_file.items() if f"whatelse_{name}" not in named}
     for name, value in given.items():
-        if value is not None:
-            chosen[name] = {**chosen.get(name, {}), **value} if isinstance(value, dict) else value
+        if value is not None and value != {}:
+            chosen[name] = _mapping(chosen, name) | value if isinstance(value, dict) else value
     try:
         settings = Settings(**chosen)
     except ValidationError as error:
@@ -246,10 +246,18 @@ def _current(given: dict[str, Any]) -> dict[str, Any]:
     """Settings of version 0.2 under the names of today; a retired one is left out, and the log says so."""
     moved = {name: given.pop(name) for name in VisitsOptions.model_fields if name in given}
     if moved:
-        given["visits_options"] = {**given.get("visits_options", {}), **moved}
+        given["visits_options"] = _mapping(given, "visits_options") | moved
     for name in sorted(RETIRED.keys() & given.keys()):
         log.warning("the setting %r is no longer used: %s", name, RETIRED[name])
     return {name: value for name, value in given.items() if name not in RETIRED}
+
+
+def _mapping(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """The value of a setting that is a mapping, empty if it is not set."""
+    found = settings.get(name) or {}
+    if not isinstance(found, dict):
+        raise SettingsError(f"settings: {name}: needs lines of the form 'name: value' below it")
+    return found
 
 
 def _read(config: Path) -> dict[str, Any]:

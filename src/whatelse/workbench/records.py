@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -26,8 +26,9 @@ class Records:
     def __len__(self) -> int:
         return len(self.visits)
 
-    def having(self, anchor: Anchor) -> Indices:
-        """Rows of the visits in which an anchor would fire. Every note is read for a phrase."""
-        found = mentions(self.visits, [anchor], self._vocabulary.rules, self._vocabulary.lexicon)
-        there = {excerpt.visit for _, excerpt in found}
-        return self.rows[[visit.id in there for visit in self.visits]]
+    def having(self, anchors: Sequence[Anchor]) -> list[Indices]:
+        """For each anchor, the rows of the visits in which it would fire. Every note is read once, for all anchors."""
+        there: list[set[str]] = [set() for _ in anchors]
+        for which, excerpt in mentions(self.visits, anchors, self._vocabulary.rules, self._vocabulary.lexicon):
+            there[which].add(excerpt.visit)
+        return [self.rows[[visit.id in ids for visit in self.visits]] for ids in there]

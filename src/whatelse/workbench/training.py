@@ -7,7 +7,6 @@ the held-out visits, it is learned again without them, from the old conditions.
 
 from __future__ import annotations
 
-import errno
 import json
 import multiprocessing
 import shutil
@@ -299,6 +298,6 @@ def problem_of(error: Exception) -> str:
     """Why a job failed. Messages that are not our own are left out: they may quote a record."""
     if isinstance(error, WhatelseError):
         return str(error)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk of the server is full; nothing was changed"
+    if isinstance(error, OSError):
+        return f"a file of the workbench cannot be read or written ({error.strerror})"
     return f"it failed ({type(error).__name__}); the command line says more"

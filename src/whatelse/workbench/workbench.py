@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from whatelse.annotators import AnchorSet
+from whatelse.annotators import Anchor, AnchorSet
 from whatelse.annotators.anchor_uses import Excerpt, as_anchor
 from whatelse.annotators.discovery.edit import add_phrase, owner_of, phrases_of, take_out
 from whatelse.annotators.discovery.meanings import plain_words
@@ -30,6 +30,7 @@ from whatelse.workbench.records import Records
 from whatelse.workbench.training import Apart, Job, Status, promote
 
 SHOWN = 10  # suggestions of a condition, and visits of a phrase, at a time
+TRIED = 16  # phrases looked at that are kept: each judgement of a visit shows its phrase again
 SPARE = 30  # suggestions kept for each condition: ten are shown, the rest follow as those are decided
 
 
@@ -118,7 +119,8 @@ class Workbench:
         self._overview: tuple[Any, tuple[list[ConditionRow], str]] | None = None
         self._prior_of = lru_cache(1)(lambda cohort: prior_of(cohort.vocabulary, load_knowledge()))
         self._again = False  # whether to hunt once more: the conditions changed meanwhile
-        self._fires = cache(lambda anchor: int(self.records.having(anchor).size))
+        self._fires: dict[Anchor, int] = {}  # visits in which each anchor fires, as far as they were counted
+        self._tried = lru_cache(TRIED)(self._try)
 
     # ---- in the background
 
@@ -156,9 +158,12 @@ class Workbench:
         self._again = True
         while self._again:
             self._again = False
+            progress("counting anchors", 0, 3)
+            self._count(anchor for c in self.folder.anchors().conditions for anchor in c.anchors)
             self.hunted = search_candidates(
                 self.cohort, self.records, self.folder.anchors(), lambda c: lesson_of(self.folder, c)[0], progress
             )
+            self._tried.cache_clear()  # its keys hold the cohort from before
 
     # ---- conditions
 
@@ -180,13 +185,19 @@ class Workbench:
         return self._overview[1]
 
     def anchors(self, condition: str) -> list[AnchorLine]:
-        known = self.folder.anchors()
-        lines = []
-        for phrase, key, system in phrases_of(self.folder.conditions, condition):
-            anchor = as_anchor(phrase, key, system)
+        known, lines = self.folder.anchors(), []
+        phrases = phrases_of(self.folder.conditions, condition)
+        anchors = [as_anchor(*phrase) for phrase in phrases]
+        self._count(anchors)
+        for (phrase, key, system), anchor in zip(phrases, anchors, strict=True):
             others = [c.name for c in known.conditions if anchor in c.anchors and c.name != condition]
-            lines.append(AnchorLine(phrase, key, system, self._fires(anchor), others[0] if others else None))
+            lines.append(AnchorLine(phrase, key, system, self._fires[anchor], others[0] if others else None))
         return lines
+
+    def _count(self, anchors: Iterable[Anchor]) -> None:
+        """Count in how many visits each anchor fires that was not counted yet: all notes are read once."""
+        new = [anchor for anchor in dict.fromkeys(anchors) if anchor not in self._fires]
+        self._fires |= {a: int(rows.size) for a, rows in zip(new, self.records.having(new), strict=True)} if new else {}
 
     def suggestions(self, condition: str) -> list[Judged]:
         """The ten best that are neither refused nor anchors by now; none before they were looked for."""
@@ -217,13 +228,17 @@ class Workbench:
         phrase = " ".join(phrase.split())
         owner = owner_of(self.folder.conditions, phrase, key, system)
         cohort = self.cohort if self.hunted is None else self.hunted.cohort
-        labels, _ = lesson_of(self.folder, cohort)
-        worth, found = try_phrase(
-            cohort, condition, phrase, self.records.visits, key=key, system=system, labels=labels, looks=SHOWN
-        )
+        worth, found = self._tried(cohort, condition, phrase, key, system, stamp(self.folder.labels))
         judged = read_judged(self.folder.judged).get((condition, phrase, key, system or ""), {})
         excerpts = tuple(JudgedExcerpt(**vars(e), said=judged.get(e.visit)) for e in found)
         return Look(with_judgements(worth, judged.values()), excerpts, owner)
+
+    def _try(
+        self, cohort: Cohort, condition: str, phrase: str, key: str, system: str | None, _: object
+    ) -> tuple[Worth, list[Excerpt]]:
+        """Read the notes for a phrase. The last argument changes with labels.csv: then it is read again."""
+        labels, visits = lesson_of(self.folder, cohort)[0], self.records.visits
+        return try_phrase(cohort, condition, phrase, visits, key=key, system=system, labels=labels, looks=SHOWN)
 
     def judge(
         self, condition: str, phrase: str, key: str, system: str | None, visit: str, label: bool | None

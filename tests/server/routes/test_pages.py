@@ -145,7 +145,7 @@ def test_open_search_filter_and_go_to_a_visit(page: Page, opened: Service, url: 
     expect(page.locator(".row", has_text="Sepsis")).not_to_have_count(0)
     page.keyboard.press("]")
     expect(page.locator("#where")).to_have_text("51–67 of 67")
-    expect(page.locator(".row", has_text="med refill")).to_have_count(1)  # what deserves no look is on the last page
+    expect(page.locator(".row").last).to_contain_text("med refill")  # what deserves no look comes last
     page.keyboard.press("/")
     page.keyboard.type("poor feeding")
     expect(page.locator("#rows li")).to_have_count(1)

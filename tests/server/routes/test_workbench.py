@@ -469,7 +469,7 @@ def test_errors_name_no_folder_and_a_full_disk_is_said(tmp_path: Path, monkeypat
     with workbench(tmp_path) as opened, client(opened) as http:
         for error, status, says in (
             (InputError(f"{tmp_path}/cohort: cannot be used"), 422, "cohort: cannot be used"),
-            (OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "x")), 503, "is full"),
+            (OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "x")), 503, "(No space left on device)"),
         ):
 
             def fail(*_: object, error: Exception = error) -> None:
@@ -479,6 +479,24 @@ def test_errors_name_no_folder_and_a_full_disk_is_said(tmp_path: Path, monkeypat
             answer = http.get("/api/workbench/conditions")
             assert answer.status_code == status and says in answer.json()["detail"], answer.text
             assert str(tmp_path) not in answer.text and "Errno" not in answer.text
+
+
+def test_an_edit_that_cannot_be_written_is_to_be_tried_again_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with workbench(tmp_path) as opened, client(opened) as http:
+        before = (folder_of(opened) / "conditions.yaml").read_bytes()
+        monkeypatch.setattr("whatelse.io.files.os.fsync", full)
+        edit = {"condition": "uti", "phrase": "dysuria", "action": "accept"}
+        answer = http.post(f"{API}/edit", json=edit)
+        monkeypatch.undo()
+        assert answer.status_code == 503 and answer.headers["retry-after"] == "60", answer.text
+        detail = answer.json()["detail"]
+        assert detail.startswith("conditions.yaml: cannot be written (No space left on device)"), detail
+        assert (folder_of(opened) / "conditions.yaml").read_bytes() == before
 
 
 def test_a_job_that_fails_names_no_folder_and_says_that_the_disk_is_full(
@@ -500,7 +518,7 @@ def test_a_job_that_fails_names_no_folder_and_says_that_the_disk_is_full(
         wait_until(lambda: not http.get(f"{API}/state").json()["job"]["running"])
         for error, says in (
             (InputError("cannot be used", file=root / "labels.csv"), "labels.csv: cannot be used"),
-            (OSError(errno.ENOSPC, "No space left on device", str(root / "x")), "is full"),
+            (OSError(errno.ENOSPC, "No space left on device", str(root / "x")), "(No space left on device)"),
             (ValueError("a record"), "it failed (ValueError)"),
         ):
             failing.append(error)

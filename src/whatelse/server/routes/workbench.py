@@ -6,7 +6,6 @@ dataclasses of `workbench/` as they are, or models that add to them.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from fastapi import HTTPException, Request
 from pydantic import BaseModel, Field, StringConstraints
 
 from whatelse.annotators.discovery import edit as editing
-from whatelse.errors import WhatelseError
+from whatelse.errors import OutputError, WhatelseError
 from whatelse.explanations import in_words
 from whatelse.lifecycle.refit import beside, roll_back
 from whatelse.server.policies import READ, Lane, policy
@@ -26,10 +25,9 @@ from whatelse.server.routing import Router, kept
 from whatelse.server.schemas import AsRead, Name, Record, Strict
 from whatelse.server.service import Service, without_folders
 from whatelse.server.worker_pools import WorkerPool
+from whatelse.workbench import training
 from whatelse.workbench.label_queue import Queue, Waiting
 from whatelse.workbench.overview import BesideKnowledge, ConditionRow
-from whatelse.workbench.training import Status
-from whatelse.workbench.training import drop as drop_candidate
 from whatelse.workbench.workbench import AnchorLine, Judged, Look, Workbench
 
 T = TypeVar("T")
@@ -67,16 +65,15 @@ class CuratorSession:
         return without_folders(problem, root, root.parent, self.bench.model.parent)
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
-        """Do `work` in the workbench's thread; 422 with what was wrong if it was refused."""
+        """Do `work` in the workbench's thread. 422: it was refused; 503: a file could not be read or written."""
         try:
             return await self._pool.run(work, *args)
+        except (OutputError, OSError) as error:
+            log.error("a file of the workbench cannot be read or written: error=%s", type(error).__name__)
+            says = f"{self.say(training.problem_of(error))}; nothing was changed"
+            raise HTTPException(503, says, {"Retry-After": "60"}) from None
         except WhatelseError as refused:
             raise HTTPException(422, self.say(str(refused))) from None
-        except OSError as error:
-            log.error("the workbench could not write: %s", errno.errorcode.get(error.errno or 0, "OSError"))
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            says = "the disk of the server is full" if full else "a file of the workbench cannot be read or written"
-            raise HTTPException(503, f"{says}; nothing was changed", {"Retry-After": "60"}) from None
 
     def close(self) -> None:
         self.bench.close()
@@ -151,7 +148,7 @@ class State(BaseModel):
     labelled: int | None = Field(description="visits of labels.csv that are done; null where there is no such file")
     waiting: int | None
     folder: str
-    job: Status | None
+    job: training.Status | None
 
 
 class Conditions(BaseModel):
@@ -266,8 +263,7 @@ def look(request: Request, session: Here, about: AboutPhrase) -> Look:
 def judge(request: Request, session: Here, said: Judgement) -> Look:
     """Note whether a visit with the phrase has the condition; the look once more, with the precision so far."""
     label = {"yes": True, "no": False, "open": None}[said.answer]
-    visit = session.visit(said.visit)
-    session.bench.judge(said.condition, said.phrase, said.key, said.system, visit, label)
+    session.bench.judge(said.condition, said.phrase, said.key, said.system, session.visit(said.visit), label)
     found = look(request, session, said)
     request.state.visits = [said.visit]
     return found
@@ -323,8 +319,7 @@ def more(session: Here, wanted: More) -> State:
 @policy("curator", audit="label undone", lane=Lane.SLOW)
 def undo(session: Here) -> dict[str, str | None]:
     """Take back what was said of the last visit that is done."""
-    visit = session.queue.take_back()
-    return {"key": None if visit is None else session.key(visit)}
+    return {"key": (visit := session.queue.take_back()) and session.key(visit)}
 
 
 @router.get("/labels/{key}")
@@ -372,8 +367,7 @@ def learn(session: Here) -> State:
 @policy("curator", lane=Lane.SLOW)
 def candidate(session: Here) -> Candidate:
     """Old and new model side by side, or nothing if there is no candidate."""
-    previous = beside(session.bench.model, "previous").is_file()
-    return Candidate(outcome=session.bench.outcome(), previous=previous)
+    return Candidate(outcome=session.bench.outcome(), previous=beside(session.bench.model, "previous").is_file())
 
 
 @router.post("/promote")
@@ -402,5 +396,5 @@ def rollback(session: Here) -> dict[str, str]:
 @policy("curator", audit="candidate dropped", lane=Lane.SLOW)
 def drop(session: Here) -> State:
     """Forget the candidate; the conditions file stays as it is."""
-    drop_candidate(session.bench.folder, session.bench.model)
+    training.drop(session.bench.folder, session.bench.model)
     return state(session)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -111,6 +112,20 @@ def test_what_was_flushed_can_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
     card, look = made("1", 0)
     log.keep([card], look)
     assert [card.visit for card in log.all_cards()] == ["1"]
+    log.close()
+    store.close()
+
+
+def test_a_card_that_cannot_be_written_takes_no_other_with_it_and_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'd.db'}")
+    log = CardLog(store.engine)
+    for visit, probability in (("good", 0.7), ("bad", float("nan"))):
+        card, look = made(visit, 0)
+        log.keep([replace(card, probability=probability)], look)
+    assert [card.visit for card in log.all_cards()] == ["good"]
+    assert "was not written: error=IntegrityError" in caplog.text and "bad" not in caplog.text
     log.close()
     store.close()
 

@@ -8,6 +8,7 @@ audit tells of no card that a crash or a full disk has taken.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -24,6 +25,7 @@ from whatelse.store import Event, StoreError, chain, schema
 from whatelse.store.chain import CARDS_REMOVED, CARDS_WRITTEN, digest
 from whatelse.store.engine import cutoff, reading, writing
 
+log = logging.getLogger("whatelse.server")
 VISITS = 5_000  # whose cards are in memory
 BATCH = 500
 _card, _look, _switch = schema.cds_card, schema.cds_look, schema.cds_switch
@@ -194,7 +196,9 @@ class CardLog:
                     work(connection, told)
                 if any(told.values()):
                     _audit(connection, CARDS_WRITTEN, {**told, "looks": list(told["looks"])})
-        except (StoreError, sa.exc.SQLAlchemyError, ValueError):
+        except (StoreError, sa.exc.SQLAlchemyError, ValueError) as error:
+            if len(batch) == 1:
+                log.error("a card, look or outcome was not written: error=%s", type(error).__name__)
             for work in batch if len(batch) > 1 else ():  # one that the database refuses must not take others with it
                 self._commit([work])
 
