@@ -280,3 +280,20 @@ def test_a_site_before_another_finding_belongs_to_that_finding() -> None:
 )
 def test_the_time_of_a_past_event_is_not_how_long_the_complaint_lasts(text: str, lasting: str | None) -> None:
     assert [name for name in findings(text) if name.startswith("lasting_")] == ([lasting] if lasting else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("back pain with movement", {"back_pain", "worse_with_movement"}),
+        ("RUQ pain after eating", {"ruq_pain", "pain_after_eating"}),
+        ("tearing back pain", {"tearing_back_pain"}),
+        ("chestpain/sob", {"chest_pain", "dyspnea"}),
+        ("abdpain", {"abdominal_pain"}),
+        ("burning his thumbs", {"thumb_burn"}),
+        ("left arm pain", {"left_arm_pain"}),
+        ("slurred speech 45 min ago", {"slurred_speech"}),
+    ],
+)
+def test_words_of_triage_nurses_are_read(text: str, expected: set[str]) -> None:
+    assert set(findings(text)) == expected

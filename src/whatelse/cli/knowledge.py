@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OVERLAY: Any = typer.Option([], "--knowledge", help="Knowledge file of your own (YAML); may be repeated.")
 FREQUENCY = ((0.9, "nearly always"), (0.65, "usually"), (0.35, "often"), (0.12, "sometimes"), (0.0, "rarely"))
 ALSO = 4  # conditions printed as also possible, at most
+REASONS = 4  # findings printed for each condition, at most
 
 
 def ask(
@@ -114,10 +115,18 @@ def _also_possible(found: whatelse.Suggestions) -> list[Tag]:
 
 
 def _because(reading: Any, known: Any, condition: str) -> str:
-    """The three strongest findings for a condition."""
-    reasons = [r for r in reading.why(known, condition).reasons if r.present and r.log_odds > 0.1]
-    shown = [r for r in reasons if not r.finding.startswith(("age:", "sex:", "anchor:"))][:3]
-    return ", ".join(r.text for r in shown)
+    """The strongest findings for a condition. A finding that a narrower one implies counts for the narrower one:
+    "left arm pain", not "arm pain, limb pain, pain"."""
+    reasons = [r for r in reading.why(known, condition, most=40).reasons if r.present]
+    brought = {r.finding: r.log_odds for r in reasons if not r.finding.startswith(("age:", "sex:", "anchor:"))}
+    wider = {name: reading.tagger.wider_.get(name, ()) for name in brought}
+    narrowest = [name for name in brought if not any(name in up for up in wider.values())]
+    total = {name: brought[name] for name in narrowest}
+    for name in brought.keys() - total.keys():
+        total[max((n for n in narrowest if name in wider[n]), key=lambda n: brought[n])] += brought[name]
+    texts = {r.finding: r.text for r in reasons}
+    shown = sorted((name for name in total if total[name] > 0.1), key=lambda name: -total[name])
+    return ", ".join(dict.fromkeys(texts[name] for name in shown[:REASONS]))
 
 
 def _answer(tagger: whatelse.Tagger, reading: Any, known: Any, found: Any, questions: Any) -> dict[str, Any]:

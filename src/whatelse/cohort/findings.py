@@ -47,6 +47,7 @@ from whatelse.visits import CODE_FIELDS, TEXT_FIELDS, Code, Visit
 
 Words = tuple[str, ...]
 FIELD_BITS = {field: 1 << k for k, field in enumerate(TEXT_FIELDS)}
+YOUNG = ((28 / 365.25, "newborn"), (0.25, "young_infant"))  # ages (years) below which an infant has the finding
 REMEMBERED = 100_000  # codes; drug names are typed by people, so there is no end to them
 
 
@@ -176,7 +177,9 @@ class Finder:
         if visit.age is not None:
             decade = int(visit.age // 10) * 10
             bands = (f"age:{age_band(visit.age)}",) if self.lexicon.entries and self.lexicon.labels else ()
-            yield (f"age:{decade}-{decade + 10}", *bands), (), "age", None
+            young = next((name for limit, name in YOUNG if visit.age < limit), None) if bands else None
+            infant = self.concept_names(young, PRESENT) if young else ()
+            yield (f"age:{decade}-{decade + 10}", *bands, *infant), (), "age", None
         if visit.sex is not None:
             yield (f"sex:{visit.sex}",), (), "sex", None
         for field in CODE_FIELDS:

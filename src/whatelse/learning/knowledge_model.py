@@ -7,8 +7,11 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     leak      l_j = r_j - sum_i s_i p_ij, at least LEAK r_j: what the conditions of the base do not explain
     alone     a risk or a treatment, a common mechanism of injury (COMMON_STORY of visits or more: a chair, a game),
               and every finding of a symptom that is a tag, counts by itself: it adds
-              ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it. So does a
-              finding that is as it should be (`normal` in its concept: clear lungs), with ALONE log (p_ij / r_j)
+              ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it. Risks go
+              together: where a case has N > 1 of them, each counts 1 / sqrt(N) of that. So does a
+              finding that is as it should be (`normal` in its concept: clear lungs), with ALONE log (p_ij / r_j); a
+              treatment, of which most visits have several, with ALONE log (p_ij / (UNSPECIFIC r_j)), at least 0; and
+              how long it has lasted, which every complaint has, so that none need explain it
     narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
               r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
     elsewhere a narrower finding that a condition does not have, where the condition has the wider one only by other
@@ -68,6 +71,8 @@ DEFINING, ALWAYS, UNMENTIONED = 0.85, 0.96, 4.0
 ALONE = 0.5
 ELSEWHERE, MOST_ELSEWHERE = 0.7, 2.0
 COMMON_STORY = 0.002
+UNSPECIFIC = 3.0  # times as common in cases as in all visits: a treatment says nothing below that
+DURATION = "lasting_"  # how the names of durations begin
 MOST_ALONE = 1.5
 COMPANY, LISTED, MOST_CONFIRMED = 0.6, 0.5, 3.5
 QUIET = {"findings": 1.0, "proof": 1.0, "risk": 0.3, "home_drugs": 0.2, "given": 0.1}
@@ -163,6 +168,7 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     linear = np.zeros((m, n))
     symptom = np.array([condition.kind == "symptom" for condition in conditions])
     story = np.array([rates[j] >= COMMON_STORY and _kind(base, name) == "mechanism" for j, name in enumerate(names)])
+    story |= np.array([name.startswith(DURATION) for name in names])
     alone = (fail < 1) & ((quiet < 1) | (symptom[:, None] & (p < DEFINING)) | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
     normal = np.array([(concept := base.concept(name)) is not None and concept.normal for name in names])
@@ -171,6 +177,11 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     placed = {j: [w for w in wider if base.site_of(names[w])] for j, wider in ups.items() if base.site_of(names[j])}
     elsewhere = _elsewhere(p[:, :k], placed, np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), gain / ALONE))
     gain = np.where(normal[:k], np.maximum(ratio, -MOST_ALONE), gain)
+    treated = (quiet == QUIET["given"])[:, :k]
+    gain = np.where(treated, np.maximum(ratio - ALONE * np.log(UNSPECIFIC), 0.0), gain)
+    risk = np.isin(quiet[:, :k], (QUIET["risk"], QUIET["home_drugs"]))
+    usual = (p[:, :k] * (risk & (parent[:k] < 0))).sum(1)  # how many risks a case has
+    gain = np.where(risk, np.minimum(gain, MOST_ALONE) / np.sqrt(np.maximum(usual, 1.0))[:, None], gain)
     linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), -elsewhere)
     injury = np.array([condition.kind == "injury" for condition in conditions])
     result = np.array([_kind(base, name) == "result" for name in names])

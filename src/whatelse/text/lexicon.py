@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Words = tuple[str, ...]
 HEAD, SITE, DRUG, DRUG_CLASS, QUALITY, IDIOM = "head", "site", "drug", "drug class", "quality", "idiom"
+RUN_TOGETHER = range(7, 14)  # letters of two words of a term that are read without the blank between them
 ROLES = ("articles", "links", "verbs", "modifiers", "conjunctions", "commas", "given", "allergy", "with_site")
 GRAMMAR = (*ROLES, "inherit", "combinations", "states")
 
@@ -115,6 +116,11 @@ class Lexicon:
                 entries[name] = Entry(name, DRUG_CLASS, tuple(terms))
         for name in dict.fromkeys(c for drug in knowledge.drugs.values() for c in drug.classes):
             entries.setdefault(name, Entry(name, DRUG_CLASS, ()))
+        known, ordinary = {term for entry in entries.values() for term in entry.terms}, english()
+        for name, entry in entries.items():  # "chestpain": two words run together that are no word of their own
+            joined = dict.fromkeys(t.replace(" ", "") for t in entry.terms if t.count(" ") == 1)
+            new = [t for t in joined if t.isalpha() and len(t) in RUN_TOGETHER and t not in ordinary and t not in known]
+            entries[name], known = replace(entry, terms=(*entry.terms, *new)), known.union(new) if new else known
         codes: dict[str, dict[str, str]] = {}
         for condition in knowledge.conditions.values():
             for system, prefixes in condition.codes.items():

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from whatelse.text.pieces import WORD
+from whatelse.text.tables import IS_HEAD, IS_QUALITY, IS_SITE
 from whatelse.text.terms import ARTICLE, BE_NUMBER, VERB
 from whatelse.text.trie import child
 
@@ -123,6 +124,12 @@ def find_units(count, words, term, stem, kind, tables, last, value, first_of, la
         if end < 0:
             i += 1
             continue
+        if end > i and tables.unit[concept] == IS_QUALITY and units and last_of[units - 1] == i - 1:
+            one, head = _longest(i, i + 1, term, stem, tables)  # "back pain with movement": the pain has a site
+            if one == i and tables.unit[head] == IS_HEAD and tables.unit[what[units - 1]] == IS_SITE:
+                first_of[units], last_of[units], what[units], denies[units] = i, i, head, False
+                units += 1
+                i += 1
         first_of[units], last_of[units], what[units], denies[units] = i, end, concept, False
         units += 1
         i = end + 1

@@ -180,7 +180,10 @@ def _duration(low: str, match: re.Match[str], kind: str, days: float) -> Duratio
     while first < start and not low[first].isalnum():
         first += 1
     event = _PAST_EVENT.search(low, max(0, start - 60), start)
-    lasting = bool(before and before["lasting"]) or bool(after and not event and not after[0].endswith(_NOT_LASTING))
+    ended = after[0] if after else ""
+    just_now = ended.endswith("ago") and days < DAYS["h"]  # says nothing of how long it lasts
+    told = bool(ended) and not event and not just_now and not ended.endswith(_NOT_LASTING)
+    lasting = bool(before and before["lasting"]) or told
     return Duration(days, first, after.end() if after else end, lasting)
 
 
