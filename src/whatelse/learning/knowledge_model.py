@@ -10,8 +10,8 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
               ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it. So does a
               finding that is as it should be (`normal` in its concept: clear lungs), with ALONE log (p_ij / r_j); a
               treatment, of which most visits have several, with ALONE log (p_ij / (UNSPECIFIC r_j)), at least 0; and
-              how long it has lasted, which every complaint has. Risks occur together: where a case has N > 1 of them
-              on average, each counts 1 / sqrt(N) of that
+              how long it has lasted, which every complaint has. Risks occur together: where a case has N > FEW_RISKS
+              of them on average, each counts sqrt(FEW_RISKS / N) of that
     narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
               r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
     elsewhere a narrower finding that a condition does not have, where the condition has the wider one only by other
@@ -71,6 +71,7 @@ DEFINING, ALWAYS, UNMENTIONED = 0.85, 0.96, 4.0
 ALONE = 0.5
 ELSEWHERE, MOST_ELSEWHERE = 0.7, 2.0
 COMMON_STORY = 0.002
+FEW_RISKS = 2.0
 UNSPECIFIC = 3.0  # times as common in cases as in all visits: a treatment says nothing below that
 DURATION = "lasting_"  # how the names of durations begin
 MOST_ALONE = 1.5
@@ -181,7 +182,7 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     gain = np.where(treated, np.maximum(ratio - ALONE * np.log(UNSPECIFIC), 0.0), gain)
     risk = np.isin(quiet[:, :k], (QUIET["risk"], QUIET["home_drugs"]))
     usual = (p[:, :k] * (risk & (parent[:k] < 0))).sum(1)  # how many risks a case has
-    gain = np.where(risk, np.minimum(gain, MOST_ALONE) / np.sqrt(np.maximum(usual, 1.0))[:, None], gain)
+    gain = np.where(risk, np.minimum(gain, MOST_ALONE) / np.sqrt(np.maximum(usual / FEW_RISKS, 1.0))[:, None], gain)
     linear[:, :k] = np.where(alone[:, :k], np.minimum(gain, MOST_ALONE), -elsewhere)
     injury = np.array([condition.kind == "injury" for condition in conditions])
     result = np.array([_kind(base, name) == "result" for name in names])
