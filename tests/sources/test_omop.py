@@ -252,14 +252,14 @@ def results(threshold: float = 0.5) -> Any:
 def test_rows_are_what_omopgenerics_checks() -> None:
     made = results()
     uti, bleed = map(definition_id, CONDITIONS)
-    assert made.tables[""] == [
+    assert made[""] == [
         (uti, 7, date(2026, 5, 1), date(2026, 5, 5)),  # two that overlap, held to the observation period
         (bleed, 8, date(2026, 5, 2), date(2026, 5, 2)),
     ]
-    for _, person, start, end in made.tables[""]:
+    for _, person, start, end in made[""]:
         assert start <= end and any(a <= start and end <= b for a, b in PERIODS[person])
-    assert made.tables["_set"] == [(uti, "whatelse_uti"), (bleed, "whatelse_gi_bleed")]
-    assert [row[1:4] for row in made.tables["_attrition"] if row[0] == uti] == [(3, 2, 1), (2, 1, 2), (1, 1, 3)]
+    assert made["_set"] == [(uti, "whatelse_uti"), (bleed, "whatelse_gi_bleed")]
+    assert [row[1:4] for row in made["_attrition"] if row[0] == uti] == [(3, 2, 1), (2, 1, 2), (1, 1, 3)]
     assert 10**9 <= uti < 2**31 and uti != bleed
     with pytest.raises(InputError, match="threshold"):
         results(0)
