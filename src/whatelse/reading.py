@@ -39,7 +39,7 @@ LEAST, LEAST_GRAVE = 0.15, 0.1  # of a condition that is shown as likely
 LIKELY, LIKELY_DEADLY = 0.3, 0.15  # of a condition of danger GRAVE and DEADLY that is shown whatever speaks for it
 LIKELY_WIDER = 0.2  # of a wider form of a condition that stands above it
 SURE, SURE_LASTING = 0.9, 0.8  # of a condition, and of a chronic one, that is likely whatever speaks for it
-SPECIFIC, RATHER_SPECIFIC = 8.0, 4.0  # times as common in cases as in all visits
+SPECIFIC, RATHER_SPECIFIC, PECULIAR = 8.0, 4.0, 100.0  # times as common in cases as in all visits
 MISSED, MISSED_TIMES = 0.03, 20.0  # probability, and times the usual, of a condition that must not be missed
 NAMED = 0.5  # probability of a condition that words of the record name, to be shown as known
 
@@ -267,9 +267,9 @@ def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestion
     known          the record names it, states it as a symptom, or a narrower condition that is known implies it
     likely         at least LEAST (of danger GRAVE: LEAST_GRAVE) and above the usual, and SURE or for a finding that is
                    rather specific to it (a chronic condition below GRAVE: SURE_LASTING; one of danger GRAVE or DEADLY
-                   that is not chronic: LIKELY or LIKELY_DEADLY will do); the MOST_LIKELY best, chronic ones last;
-                   shown likeliest first. A wider form of a condition that stands above it: if LIKELY_WIDER. Symptoms
-                   are no answer
+                   that is not chronic: LIKELY or LIKELY_DEADLY will do); the MOST_LIKELY best, chronic ones that the
+                   visit does not show last; shown likeliest first. A wider form of a condition that stands above it:
+                   if LIKELY_WIDER. Symptoms are no answer
     must_not_miss  not likely, but dangerous (3), at least MISSED and MISSED_TIMES the usual, for a finding that is
                    specific to it, and no form of a condition that is likely; at most ALERTS
     """
@@ -295,7 +295,8 @@ def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestion
             sure = profile is None or tag.probability >= enough or _presented(reading, tag, RATHER_SPECIFIC)
         if worth and sure:
             likely.append(tag)
-    likely.sort(key=lambda tag: tag.kind == "chronic")  # what is new comes before what the patient lives with
+    # What is new comes before what the patient lives with, unless the visit shows it.
+    likely.sort(key=lambda tag: tag.kind == "chronic" and not _presented(reading, tag, SPECIFIC))
     likely = sorted(likely[:MOST_LIKELY], key=lambda tag: -tag.probability)
     missed = [
         tag
@@ -313,19 +314,23 @@ def with_parts(reading: Reading, known: Known, found: Suggestions) -> Suggestion
 
 def _presented(reading: Reading, tag: Tag, times: float) -> bool:
     """Whether the record has a finding so many times as common in cases as in all visits. Habits, history, qualities
-    ("at night", "severe") and durations do not count, nor does the mechanism alone for an injury, nor an exposure
-    alone for a condition below GRAVE."""
+    ("at night", "severe") and durations do not count, nor does the mechanism alone for an injury unless it is
+    PECULIAR to it (a punched wall), nor an exposure alone for a condition below GRAVE."""
     tagger = reading.tagger
     share = 1 - tagger.model_.noisyor.fail[tagger.conditions_.index(tag.condition), reading.present]
     rate = tagger.vocabulary_.counts[reading.present] / max(1, tagger.vocabulary_.visits)
-    enough = reading.present[share >= times * np.maximum(rate, 1e-6)]
+    lift = share / np.maximum(rate, 1e-6)
     kinds, vague = tagger.vocabulary_.lexicon.by_name, {QUALITY, "social", "history"}
     if tag.kind == "injury":
         vague.add("mechanism")
     if tag.danger < GRAVE:
         vague.add("exposure")
-    found = (tagger.vocabulary_.names[j] for j in enough.tolist())
-    return any(telling(n, tagger) and not (n in kinds and kinds[n].kind in vague) for n in found)
+    for j in np.flatnonzero(lift >= times).tolist():
+        name = tagger.vocabulary_.names[reading.present[j]]
+        kind = kinds[name].kind if name in kinds else ""
+        if telling(name, tagger) and (kind not in vague or (kind == "mechanism" and lift[j] >= PECULIAR)):
+            return True
+    return False
 
 
 def _named(reading: Reading, tag: Tag) -> bool:

@@ -286,6 +286,27 @@ def probability(tagger: Tagger, age: float, sex: str, note: str) -> dict[str, fl
     return {tag.condition: tag.probability for tag in found.tags}
 
 
+@pytest.mark.parametrize(
+    ("age", "sex", "note", "shown"),
+    [
+        (93, "F", "EF 35%, CABG, exertional dyspnea, edema, HR 137 irregularly irregular", "heart_failure"),
+        (19, "M", "punched wall with hand", "metacarpal_fracture"),
+        (25, "M", "diabetic, unresponsive, fingerstick 880", "dka"),
+        (24, "M", "gsw to abdomen", "internal_injury"),
+        (29, "M", "stabbed in chest, sob, sat 90", "hemothorax"),
+        (12, "M", "dove into shallow pool, unresponsive at bottom of pool", "drowning"),
+    ],
+)
+def test_what_the_visit_shows_is_likely(tagger: Tagger, age: float, sex: str, note: str, shown: str) -> None:
+    found = tagger.read(Visit("v", age=age, sex=sex, triage_note=note)).suggest()
+    assert shown in {tag.condition for tag in found.likely}
+
+
+def test_risks_alone_are_no_infarction(tagger: Tagger) -> None:
+    note = "testicular pain since today, difficulty voiding, htn, IDDM, on atenolol, metformin. HR 117"
+    assert probability(tagger, 64, "M", note)["myocardial_infarction"] < 0.05
+
+
 def test_age_below_three_months_is_a_finding(tagger: Tagger) -> None:
     assert (
         probability(tagger, 0.1, "F", "fever")["febrile_infant"]

@@ -337,8 +337,8 @@ def findings(text: str, age: float | None = None) -> set[str]:
         ("sat 98%", 70, {"neg:hypoxia"}),
         ("gcs 14", 70, {"reduced_gcs"}),
         ("pain 9/10", 70, {"severe_pain"}),
-        ("glucose 45", 70, {"hypoglycemia_value", "neg:hyperglycemia_value"}),
-        ("glucose 50", 0.01, {"neg:hypoglycemia_value", "neg:hyperglycemia_value"}),
+        ("glucose 45", 70, {"hypoglycemia_value", "neg:hyperglycemia_value", "neg:very_high_glucose"}),
+        ("glucose 50", 0.01, {"neg:hypoglycemia_value", "neg:hyperglycemia_value", "neg:very_high_glucose"}),
         ("k 6.8", 70, {"hyperkalemia_value", "neg:hypokalemia_value"}),
         ("h/h 7.1/21", 70, {"low_hemoglobin"}),
         ("ph 7.1", 70, {"acidosis"}),
@@ -355,7 +355,7 @@ def test_one_abnormal_value_outweighs_normal_ones() -> None:
 
 def test_concepts_are_those_of_the_knowledge_contract() -> None:
     expected = """fever hypothermia tachycardia bradycardia hypotension severe_hypertension elevated_blood_pressure
-    tachypnea bradypnea hypoxia hyperglycemia_value hypoglycemia_value elevated_lactate low_hemoglobin
+    tachypnea bradypnea hypoxia hyperglycemia_value very_high_glucose hypoglycemia_value elevated_lactate low_hemoglobin
     leukocytosis leukopenia thrombocytopenia_value elevated_creatinine elevated_troponin reduced_gcs
     severe_pain hyponatremia_value
     hypernatremia_value hyperkalemia_value hypokalemia_value elevated_bilirubin elevated_lipase elevated_inr

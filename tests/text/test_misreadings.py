@@ -39,6 +39,7 @@ def test_a_history_ends_where_complaints_of_today_begin(text: str, expected: lis
         ("no LOC, c/o pain to forehead", "loss_of_consciousness", "forehead_pain"),
         ("denies LOC, immediate pain to shoulder", "loss_of_consciousness", "shoulder_pain"),
         ("crashed w/o helmet, struck head", "helmet_worn", "head_impact"),
+        ("w/o helmet fell from skateboard", "helmet_worn", "skateboard_injury"),
         ("no rash, fever 104", "rash", "fever"),
         ("no sx of illness, fever prior to death", "fever", "death"),
     ],

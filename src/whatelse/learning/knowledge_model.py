@@ -169,7 +169,7 @@ def compile_knowledge(base: Knowledge, conditions: Sequence[Condition] = ()) -> 
     linear = np.zeros((m, n))
     symptom = np.array([condition.kind == "symptom" for condition in conditions])
     story = np.array([rates[j] >= COMMON_STORY and _kind(base, name) == "mechanism" for j, name in enumerate(names)])
-    story |= np.array([name.startswith(DURATION) for name in names])
+    story |= np.array([name.startswith(DURATION) or _kind(base, name) == "social" for name in names])
     alone = (fail < 1) & ((quiet < 1) | (symptom[:, None] & (p < DEFINING)) | story)
     gain = ALONE * np.log((leak[:k] * fail[:, :k] + 1 - fail[:, :k]) / leak[:k])
     normal = np.array([(concept := base.concept(name)) is not None and concept.normal for name in names])
