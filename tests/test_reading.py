@@ -67,6 +67,11 @@ def test_a_finding_cannot_be_both(tagger: Tagger, visit: Visit) -> None:
         tagger.suggest(visit, present=asked, absent=asked)
 
 
+def test_a_condition_cannot_be_both(tagger: Tagger, visit: Visit) -> None:
+    with pytest.raises(QueryError, match="'fall' is both confirmed and rejected"):
+        tagger.suggest(visit, "fall", "fall")
+
+
 def test_batch_masks_are_the_same_question(tagger: Tagger) -> None:
     test = cohort("test").rows(np.arange(30))
     yes, no = np.zeros((30, len(tagger.conditions_)), bool), np.zeros((30, len(tagger.conditions_)), bool)

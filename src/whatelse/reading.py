@@ -234,6 +234,8 @@ class Reading:
         A "no" is a pertinent negative: where notes say so often enough, the model knows it as the finding `neg:` word.
         A "yes" implies the wider findings that the shipped model knows.
         """
+        if twice := [name for name in known.confirmed if name in known.rejected]:
+            raise QueryError(f"the condition {twice[0]!r} is both confirmed and rejected; it can be only one")
         if not (known.present or known.absent):
             return self.present, self.unobserved
         index, wider = self.tagger.vocabulary_.index, self.tagger.wider_

@@ -55,6 +55,11 @@ def test_files_are_put_together(tmp_path: Path) -> None:
     assert rest.then(found).known.sum() == 4
 
 
+def test_a_list_that_nobody_filled_in_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has a label in .*: write 1 or 0 under its conditions"):
+        LabelSet.read([_file(tmp_path / "empty.csv", {3: {"fall": "", "uti": ""}})], cohort())
+
+
 def test_files_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     one = _file(tmp_path / "one.csv", {3: {"fall": "1"}, 4: {"fall": "0"}})
     two = _file(tmp_path / "two.csv", {3: {"fall": "0"}, 4: {"fall": "0"}})

@@ -1,4 +1,4 @@
-"""`whatelse read`."""
+"""`whatelse read`, and `ask` where nothing is read."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     result = CliRunner().invoke(app, ["read", str(file)])
     assert result.exit_code != 0 and "UTF-8" in result.output
+
+
+def test_ask_says_that_nothing_stands_out() -> None:
+    result = CliRunner().invoke(app, ["ask", "hello"])
+    assert result.exit_code == 0 and "nothing stands out; 'whatelse read' shows" in result.output

@@ -63,6 +63,7 @@ def test_a_file_of_ones_own_changes_and_adds_entries(tmp_path: Path) -> None:
         ("conditions: {migraine: {age: {elderly: 2}}}", "'elderly' is neither a sex"),
         ("concept: {}", "a knowledge file has parts among"),
         ("concepts: [", "cannot be read as YAML: see line"),
+        ("concepts:\n\ta: {kind: sign}", "see line 2; indent with blanks, not tabs"),
     ],
 )
 def test_a_wrong_file_is_refused_with_file_and_entry(tmp_path: Path, text: str, message: str) -> None:

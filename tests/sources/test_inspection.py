@@ -164,6 +164,20 @@ def test_columns_known_only_after_the_visit_are_left_out(tmp_path: Path, rng: np
     assert "# known only after the visit:\n# shown: [Diagnosis in ED, Disposition, " in found.to_yaml()
 
 
+def test_german_names_of_what_is_known_after_the_visit(tmp_path: Path) -> None:
+    rows = "".join(f"{i};{20 + i};{('entlassen', 'verstorben')[i % 2]};{i % 3};{i % 2}\n" for i in range(40))
+    (tmp_path / "v.csv").write_text("Fallnummer;Alter;Verbleib;Entlassart;Entlassgrund\n" + rows, "utf-8")
+    assert [guess.field for guess in inspect_file(tmp_path / "v.csv").columns] == ["id", "age", "", "", ""]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_counts_for_more_than_the_encoding_of_a_map(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "v.csv").write_text("id,triage_note\n1,Übelkeit\n", encoding)
+    (tmp_path / "map.yaml").write_text("{encoding: cp1252, id: id, triage_note: triage_note}", "utf-8")
+    found = read_visits(tmp_path / "v.csv", columns=tmp_path / "map.yaml")
+    assert next(found).triage_note == "Übelkeit"
+
+
 def test_a_file_in_another_code_page_is_inspected_and_read_unedited(tmp_path: Path, rng: np.random.Generator) -> None:
     file, out = _triage_table(tmp_path / "triage.csv", rng), tmp_path / "map.yaml"
     shown = CliRunner().invoke(app, ["inspect", str(file), "--out", str(out)])
@@ -246,6 +260,8 @@ def test_other_formats(tmp_path: Path) -> None:
 def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a file"):
         inspect_file(tmp_path)
+    with pytest.raises(InputError, match="no such file; check the path"):
+        inspect_file(tmp_path / "vists.csv")
     (tmp_path / "head.csv").write_text("id,age\n", encoding="utf-8")
     with pytest.raises(InputError, match="has no rows"):
         inspect_file(tmp_path / "head.csv")

@@ -97,7 +97,8 @@ class LabelSet:
         found = cls.of_votes([each for _, (votes, _) in files for each in votes], cohort)
         if paths and not found.visits:
             names = ", ".join(map(str, paths))
-            raise InputError(f"no visit of the cohort has a label in {names}: are the ids those of the cohort?")
+            hint = "are the ids those of the cohort?" if others == "skip" else "write 1 or 0 under its conditions"
+            raise InputError(f"no visit of the cohort has a label in {names}: {hint}")
         return replace(found, unused=tuple((path, column) for path, (_, unused) in files for column in unused))
 
     @property

@@ -71,7 +71,10 @@ def ask(
         settle = {name: profile.settle for name, profile in tagger.profiles_.items()}
         rows = [(*cells(tag), settle.get(tag.condition, "")) for tag in found.must_not_miss]
         print_table(("must not be missed", *head, "would settle it"), rows)
-    if possible := _also_possible(found)[:ALSO]:
+    possible = _also_possible(found)[:ALSO]
+    if not (found.likely or found.must_not_miss or possible):
+        typer.echo("nothing stands out; 'whatelse read' shows what is understood of a note")
+    if possible:
         print_table(("also possible", *head), [cells(tag) for tag in possible])
     if questions:
         asked = []

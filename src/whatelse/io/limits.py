@@ -82,7 +82,9 @@ def yaml_problem(problem: Exception) -> str:
     if isinstance(problem, UnicodeDecodeError):
         return "is not YAML: it is no text in UTF-8"
     mark = getattr(problem, "problem_mark", None)
-    return f"cannot be read as YAML: see line {mark.line + 1}" if mark else "cannot be read as YAML"
+    start = "cannot start any token" in str(problem)  # a tab, @ or `
+    hint = "; indent with blanks, not tabs, and quote text that begins with @ or `" if start else ""
+    return f"cannot be read as YAML: see line {mark.line + 1}{hint}" if mark else "cannot be read as YAML"
 
 
 def parse_yaml(text: str, path: Path | str) -> Any:

@@ -88,7 +88,8 @@ class Inspection:
 def inspect_file(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Inspection:
     """Inspect the first ROWS rows of a table. O(rows columns)."""
     if not path.is_file():
-        raise InputError("is not a file; 'whatelse inspect' reads one table", file=path)
+        problem = "is not a file; 'whatelse inspect' reads one table"
+        raise InputError(problem if path.exists() else "no such file; check the path", file=path)
     header, rows, settings = _read_rows(path, delimiter, encoding)
     if not rows:
         raise InputError("has no rows to read; needs CSV with a header, or JSON Lines, an object a line", file=path)

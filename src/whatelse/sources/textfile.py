@@ -89,8 +89,8 @@ def open_text(path: Path, text: Text, newline: str) -> io.TextIOWrapper:
 def detect_encoding(path: Path, encoding: str | None = None) -> Text:
     """The encoding of a file that was read to its end. InputError for an empty, binary or damaged file.
 
-    encoding   the encoding that the user gave; None: a byte order mark, else UTF-8 if nearly all of the file is valid
-               UTF-8 (the other rows are spoiled), else the guess of charset-normalizer
+    encoding   the encoding that the user gave, for a file without a byte order mark; None: UTF-8 if nearly all of the
+               file is valid UTF-8 (the other rows are spoiled), else the guess of charset-normalizer
     """
     if encoding is not None:
         try:
@@ -116,9 +116,9 @@ def detect_encoding(path: Path, encoding: str | None = None) -> Text:
                 sample += b"\n".join(line for line in block.split(b"\n") if not line.isascii())[:SAMPLE]
     if blank:
         raise InputError("is empty; export it again, with a header and rows", file=path)
-    if encoding is None and mark not in (None, "utf-8"):
+    if mark in ("utf-16", "utf-32") or (encoding is None and mark not in (None, "utf-8")):
         return Text(str(mark), clean=False)
-    if encoding is not None:
+    if encoding is not None and mark != "utf-8":
         name = codecs.lookup(encoding).name
         return Text("utf-8-sig" if name == "utf-8" else encoding, clean=name == "utf-8" and not invalid and not nul)
     if invalid > 2 * valid and (guess := _guess_code_page(bytes(sample))) is not None:
