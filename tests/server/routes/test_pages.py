@@ -307,7 +307,7 @@ def test_the_record_is_shown_as_it_was_read(page: Page, opened: Service, url: st
 
 
 def test_a_question_is_answered_on_the_spot_and_taken_back(page: Page, opened: Service, url: str) -> None:
-    ready(page, address(opened, url, BELLY))
+    ready(page, address(opened, url, PLEURITIC))
     first = page.locator("#questions li").first
     finding = first.get_attribute("data-finding")
     first.get_by_role("button", name="Yes").click()
