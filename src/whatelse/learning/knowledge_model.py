@@ -5,13 +5,12 @@ A condition i has share s_i; a finding j has rate r_j among all visits; a case o
     prior     P(y_i) = s_i
     fail      f_ij = 1 - p_ij, at least FLOOR: no finding is certain
     leak      l_j = r_j - sum_i s_i p_ij, at least LEAK r_j: what the conditions of the base do not explain
-    alone     a risk or a treatment, a common mechanism of injury (COMMON_STORY of visits or more: a chair, a game),
-              and every finding of a symptom that is a tag, counts by itself: it adds
-              ALONE log (P(j | i) / l_j) to the log odds, at most MOST_ALONE; nothing need explain it. So does a
-              finding that is as it should be (`normal` in its concept: clear lungs), with ALONE log (p_ij / r_j); a
-              treatment, of which most visits have several, with ALONE log (p_ij / (UNSPECIFIC r_j)), at least 0; and
-              how long it has lasted, which every complaint has. Risks occur together: where a case has N > FEW_RISKS
-              of them on average, each counts sqrt(FEW_RISKS / N) of that
+    alone     some findings count by themselves, and nothing need explain them. They add ALONE log (P(j | i) / l_j)
+              to the log odds, at most MOST_ALONE: risks and drugs at home (where a case has N > FEW_RISKS of them on
+              average, each adds sqrt(FEW_RISKS / N) of that, for they occur together), common mechanisms of injury
+              (COMMON_STORY of visits or more: a chair, a game), social circumstances (came by ambulance), durations,
+              and all findings of a symptom that is a tag. A finding that is as it should be (`normal` in its
+              concept: clear lungs) adds ALONE log (p_ij / r_j), a treatment ALONE log (p_ij / (UNSPECIFIC r_j)) or 0
     narrower  a finding with a wider one ("right lower quadrant pain") counts given the wider one: p_ij / p_iw and
               r_j / r_w. Evidence is then counted once: abdominal pain first, its place afterwards
     elsewhere a narrower finding that a condition does not have, where the condition has the wider one only by other

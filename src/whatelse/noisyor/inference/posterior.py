@@ -111,7 +111,7 @@ def _log_odds(probability: Floats) -> Floats:
 
 
 def _of_looks(query: Query, real: Floats) -> Query:
-    """The question put to looks of which a share `real` (m,) is the condition."""
+    """The same question about looks (`evidence.py`); real (m,): share of each condition's looks that are real."""
     if (real == 1).all():
         return query
     no = (query.status == REJECTED) & (real < 1)
